@@ -348,7 +348,7 @@ class JobWatch:
         pace, ranks = run.state.pace, [one.id for one in self.job.ranks.values()]
         began_s = min(one.created_s for one in (*pace.job, *ranks))
         return JobEnd(
-            last_step=run.steps.last,
+            last_step=run.steps.reached,
             total_steps=run.steps.total,
             is_complete=run.steps.is_complete,
             trouble=None if run.state.episode is None else run.state.episode.ending,

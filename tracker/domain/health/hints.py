@@ -1,18 +1,30 @@
 """What several kinds of evidence say together about one cause. Pure."""
 
 from collections.abc import Collection
+from dataclasses import replace
 
-from tracker.domain.health.series.loss import SeriesName
+from tracker.domain.health.episodes import Episode
+from tracker.domain.health.logs.batch_sizes import has_sizes
+from tracker.domain.health.run_state import RunState
+from tracker.domain.health.series.kinds import NumberKind
+from tracker.domain.health.series.loss import SeriesFinding, SeriesName
+from tracker.domain.health.series_incidents import text_of
+from tracker.domain.records.training import IncidentEnd, Severity, TrainingIncident, TroubleClass
 
+WAIT = 3.0
+"""Times the usual interval: a step that follows is awaited for as long."""
+PAUSES = 3
+"""Pauses that are a habit, and no save."""
 _SILENT = "silent"
 _NCCL = "nccl"
+_OOM = "oom"
 _LEAK = "memory grew until it was full: look for a leak"
 _JOINT = (
     (SeriesName.THROUGHPUT, {_NCCL}, "the network between the processes is slow or broken"),
     (SeriesName.THROUGHPUT, {_SILENT}, "the training waits for data: look at data loading"),
     ("host_oom", {SeriesName.MEMORY}, _LEAK),
-    ("oom", {SeriesName.MEMORY}, _LEAK),
-    ("oom", set[str](), "memory did not grow before: this batch or this sequence length is too large"),
+    (_OOM, {SeriesName.MEMORY}, _LEAK),
+    (_OOM, set[str](), "memory did not grow before: this batch or this sequence length is too large"),
 )
 """Cause, what must be there with it, and what they say: the first that fits decides."""
 
@@ -28,3 +40,49 @@ def joint_hint(cause: str, *, line_classes: Collection[str], series: Collection[
         if cause == of_cause and needed <= evidence:
             return hint
     return ""
+
+
+def hint_of_finding(run: RunState, finding: SeriesFinding) -> str:
+    """Return what the lines of a run say of a finding in its numbers; "" if nothing."""
+    classes = () if run.episode is None else run.episode.first_of
+    return joint_hint(finding.name, line_classes=classes, series=(), silent=_pauses(run))
+
+
+def incident_in(
+    run: RunState, episode: Episode, *, ended_by: IncidentEnd | None = None, ended_step: int | None = None
+) -> TrainingIncident:
+    """Return an incident of a run with what its numbers and pauses say of the cause."""
+    shown = episode.incident(ended_by=ended_by, ended_step=ended_step)
+    cause = episode.cause.trouble
+    hints = (_hint_of_lines(run, episode), _evidence(run, episode), cause.hint)
+    return replace(shown, hint="; ".join(filter(None, hints)), wait_s=_wait_s(run, cause))
+
+
+def _hint_of_lines(run: RunState, episode: Episode) -> str:
+    if NumberKind.MEMORY not in run.series.kinds:  # without such numbers, nothing is known of it
+        return ""
+    series = {finding.name for finding in run.findings}
+    return joint_hint(episode.cause.trouble.name, line_classes=episode.first_of, series=series, silent=_pauses(run))
+
+
+def _evidence(run: RunState, episode: Episode) -> str:
+    """Return how the memory grew before it was full, or else the sizes of the last batch; "" if neither is known."""
+    if episode.cause.trouble.name != _OOM:
+        return ""
+    for finding in run.findings:
+        if finding.name == SeriesName.MEMORY:
+            return text_of(finding)
+    sizes = [line.strip() for line in episode.context if has_sizes(line)]
+    return f"last sizes: {sizes[-1]}" if sizes else ""
+
+
+def _wait_s(run: RunState, cause: TroubleClass) -> float:
+    """Return the time without a step after which an incident is reported; 0: at once, or never if it is shown."""
+    if not cause.wait_s or (cause.severity is Severity.SHOWN and run.steps.is_complete):
+        return 0.0
+    return max(cause.wait_s, WAIT * run.pace.usual_s)
+
+
+def _pauses(run: RunState) -> bool:
+    """Return whether the training stood still again and again."""
+    return len(run.pace.pauses_s) >= PAUSES

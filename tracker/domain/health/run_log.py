@@ -18,7 +18,7 @@ from itertools import islice
 from tracker.domain.health.branches import goes_back, is_after_incident, remember
 from tracker.domain.health.code_rules import CodeRules, ReadLine, hit_of_finding, read_line
 from tracker.domain.health.episodes import Episode, begun
-from tracker.domain.health.hints import joint_hint
+from tracker.domain.health.hints import hint_of_finding, incident_in
 from tracker.domain.health.line_rules import (
     NAN,
     Fits,
@@ -33,32 +33,27 @@ from tracker.domain.health.line_rules import (
     triggers_of,
 )
 from tracker.domain.health.logs.masking import without_keys
+from tracker.domain.health.logs.progress_bars import MARK
 from tracker.domain.health.logs.step_lines import StepRow
 from tracker.domain.health.logs.streams import NEVER, Stream
 from tracker.domain.health.logs.text import RawLine
 from tracker.domain.health.processes.pace import JobPhase, phase_of_line
 from tracker.domain.health.processes.signs import ProcessSign, incident_of_sign
-from tracker.domain.health.run_state import RunState, StepsRead, StreamState
+from tracker.domain.health.run_state import RunState, StepsRead, StreamState, certain_bar
 from tracker.domain.health.series.conditions import MetricCondition
-from tracker.domain.health.series.kinds import NumberKind, loss_in
+from tracker.domain.health.series.kinds import loss_in
 from tracker.domain.health.series.loss import SeriesFinding
 from tracker.domain.health.series_incidents import SeenFinding, finding_key, incident_of
 from tracker.domain.records.display import one_line, shortened
 from tracker.domain.records.training import (
     IncidentEnd,
-    Severity,
     TrainingIncident,
-    TroubleClass,
     TroubleLine,
     TroubleSource,
 )
 from tracker.domain.records.types import CurvePoint
 
 STEPS_AFTER = 3
-WAIT = 3.0
-"""Times the usual interval: a step that follows is awaited for as long."""
-PAUSES = 3
-"""Pauses that are a habit, and no save."""
 PROCESSES = "processes"
 """As the log of what no log says."""
 TEXT_CHARS = 300
@@ -104,10 +99,11 @@ class RunLog:
     def take(self, line: RawLine, stream: Stream, state: StreamState) -> None:
         """Read one line of a log."""
         row = state.rows.read(line.text)
+        self._draw(line.text, stream, state)
         plain = plain_line(line.text)
         if not plain:
             return
-        state.recent.append(plain)
+        state.take_line(plain)
         self._newest = state
         if stream.rank is not None:
             self._of_rank[stream.rank] = state
@@ -118,16 +114,14 @@ class RunLog:
             self._hit(hit, line, (stream, state))
         if row is None:
             self._phase = phase_of_line(plain) or self._phase
-            return
-        if row.is_summary:
+        elif row.is_summary:
             self.state.steps.summary = dict(islice(row.values.items(), MAX_SUMMARY))
-            return
-        if row.step is None:
+        elif row.step is None:
             self._count_unnumbered(row)
-            return
-        rank = printed_rank(plain)
-        is_nan = hit is not None and hit.trouble.name == NAN
-        self._count(row, (stream, state), rank=stream.rank if rank is None else rank, is_progress=not is_nan)
+        else:
+            rank = printed_rank(plain)
+            is_nan = hit is not None and hit.trouble.name == NAN
+            self._count(row, (stream, state), rank=stream.rank if rank is None else rank, is_progress=not is_nan)
 
     def take_row(self, row: StepRow, stream: Stream, state: StreamState) -> None:
         """Read one row of a log whose lines are not text."""
@@ -168,7 +162,7 @@ class RunLog:
                 stream=PROCESSES,
                 number=0,
                 text=self._shown(sign.text),
-                step=self.state.steps.last,
+                step=self.state.steps.reached,
                 rank=rank,
                 seen_at=at,
             )
@@ -200,7 +194,7 @@ class RunLog:
     def begin_condition(self, key: str, sign: ProcessSign, at: datetime) -> None:
         """Take what is measured of the machine, and lasts until `end_condition`."""
         if key not in self.state.lasting:
-            self.state.lasting[key] = incident_of_sign(sign, self.state.run_id, self.state.steps.last, at)
+            self.state.lasting[key] = incident_of_sign(sign, self.state.run_id, self.state.steps.reached, at)
 
     def end_condition(self, key: str, at: datetime) -> None:
         """Note that it is no longer so."""
@@ -219,7 +213,7 @@ class RunLog:
         found = (*self.ended.values(), *self.state.lasting.values())
         if self.state.episode is None:
             return found
-        return (*found, self._incident(self.state.episode))
+        return (*found, incident_in(self.state, self.state.episode))
 
     def series_incidents(self, stream: Stream) -> tuple[TrainingIncident, ...]:
         """Return what the numbers show, as incidents; `stream`: the log that was read last."""
@@ -230,7 +224,7 @@ class RunLog:
             )
             seen = self.state.seen.setdefault(finding_key(finding), new)
             found = incident_of(finding, self.state.run_id, seen, self._said.get(finding.name))
-            joint = self._hint(finding)
+            joint = hint_of_finding(self.state, finding)
             shown.append(replace(found, hint=f"{joint}; {found.hint}") if joint else found)
         return tuple(shown)
 
@@ -265,7 +259,7 @@ class RunLog:
     @property
     def findings(self) -> tuple[SeriesFinding, ...]:
         """What the numbers show, in the order of the log."""
-        return (*self.state.series.findings, *self.state.unnumbered.findings)
+        return self.state.findings
 
     def _trouble(self, plain: str, row: StepRow | None, recent: Sequence[str]) -> LineHit | None:
         found = None
@@ -289,7 +283,7 @@ class RunLog:
             stream=stream.name,
             number=line.number,
             text=self._shown(hit.line),
-            step=self.state.steps.last if hit.step is None else hit.step,
+            step=self.state.steps.reached if hit.step is None else hit.step,
             rank=stream.rank if hit.rank is None else hit.rank,
             seen_at=stream.read_at,
         )
@@ -302,7 +296,7 @@ class RunLog:
         if run.episode is None:
             run.episodes += 1
             run.episode = begun(run.run_id, run.episodes, is_history=is_history)
-        run.episode.join(found, lambda: tuple(map(self._shown_indented, state.recent)))
+        run.episode.join(found, lambda: tuple(map(self._shown_indented, state.before_failure())))
         run.episode.wait_for_progress(run.steps.last)
         if self.hits is not None:
             self.hits.append((run.episode.id, found))
@@ -357,7 +351,7 @@ class RunLog:
 
     def _end(self, episode: Episode, ended_by: IncidentEnd, step: int | None = None) -> None:
         if len(self.ended) < KEPT_ENDED:
-            self.ended[episode.id] = self._incident(episode, ended_by=ended_by, ended_step=step)
+            self.ended[episode.id] = incident_in(self.state, episode, ended_by=ended_by, ended_step=step)
         self.state.episode = None
 
     def _count_unnumbered(self, row: StepRow) -> None:
@@ -366,31 +360,15 @@ class RunLog:
             return
         self.state.unnumbered.take(self.state.steps.count_unnumbered(loss), row.values)
 
-    def _incident(
-        self, episode: Episode, *, ended_by: IncidentEnd | None = None, ended_step: int | None = None
-    ) -> TrainingIncident:
-        cause = episode.cause.trouble
-        series = {finding.name for finding in self.findings}
-        joint = ""
-        if NumberKind.MEMORY in self.state.series.kinds:  # without such numbers, nothing is known of it
-            joint = joint_hint(cause.name, line_classes=episode.first_of, series=series, silent=self._pauses())
-        hint = "; ".join(filter(None, (joint, cause.hint)))
-        shown = episode.incident(ended_by=ended_by, ended_step=ended_step)
-        return replace(shown, hint=hint, wait_s=self._wait_s(cause))
-
-    def _wait_s(self, cause: TroubleClass) -> float:
-        """Return the time without a step after which an incident is reported; 0: at once, or never if it is shown."""
-        if not cause.wait_s or (cause.severity is Severity.SHOWN and self.steps.is_complete):
-            return 0.0
-        return max(cause.wait_s, WAIT * self.state.pace.usual_s)
-
-    def _pauses(self) -> bool:
-        """Return whether the training stood still again and again."""
-        return len(self.state.pace.pauses_s) >= PAUSES
-
-    def _hint(self, finding: SeriesFinding) -> str:
-        classes = () if self.state.episode is None else self.state.episode.first_of
-        return joint_hint(finding.name, line_classes=classes, series=(), silent=self._pauses())
+    def _draw(self, text: str, stream: Stream, state: StreamState) -> None:
+        """Take the step of a progress bar: until a line names steps, it is the only sign of them."""
+        run = self.state
+        bar = certain_bar(run.steps, state.rows) if MARK in text else None
+        if bar is None or not run.steps.draw(bar.step) or run.steps.lines:
+            return
+        self._live_time_s(stream)
+        if run.episode is not None and not run.steps.repeats:
+            self._progress(run.episode, bar.step, stream)
 
 
 def _has_any(text: str, parts: Sequence[str]) -> bool:

@@ -7,11 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tracker.domain.health.episodes import MAX_RANKS, Episode
+from tracker.domain.health.logs.batch_sizes import has_sizes
+from tracker.domain.health.logs.progress_bars import Bar
 from tracker.domain.health.logs.row_reader import RowReader
 from tracker.domain.health.logs.step_lines import StepRow
 from tracker.domain.health.logs.thinning import CurveThinner
 from tracker.domain.health.processes.pace import JobPace
 from tracker.domain.health.series.kinds import loss_in
+from tracker.domain.health.series.loss import SeriesFinding
 from tracker.domain.health.series.training import RunSeries
 from tracker.domain.health.series_incidents import SeenFinding
 from tracker.domain.health.tempo import Tempo
@@ -34,20 +37,38 @@ class StepsRead:
     """Steps of the whole training, where a line names them."""
     summary: dict[str, float] = field(default_factory=dict)
     """Numbers of the line that ends a training, by name; empty: it was not read after the newest step."""
+    drawn: int | None = None
+    """Newest step of a progress bar, since the newest line."""
+    repeats: bool = False
+    """Whether bars without lines began again, as with each epoch: they name no step of the whole training."""
+
+    @property
+    def reached(self) -> int | None:
+        """The step that the training has reached, by its lines or its bar; None: none is known."""
+        if self.drawn is None or self.repeats:
+            return self.last
+        return self.drawn if self.last is None else max(self.drawn, self.last)
+
+    def draw(self, step: int) -> bool:
+        """Note the step of a bar; return whether it moved."""
+        before, self.drawn = self.drawn, step
+        if not self.lines and before is not None and step < before:
+            self.repeats = True
+        return before != step
 
     @property
     def is_complete(self) -> bool | None:
         """Whether the training has done all of its steps; None: unknown."""
         if self.summary:
             return True
-        if self.total is None or self.last is None:
+        if self.total is None or self.reached is None:
             return None
-        return self.last >= self.total
+        return self.reached >= self.total
 
     def count(self, row: StepRow, step: int) -> None:
         """Count one more line of a step."""
         self.lines += 1
-        self.summary = {}
+        self.summary, self.drawn, self.repeats = {}, None, False
         if self.first is None:
             self.first = step
         self.last = step if self.last is None else max(self.last, step)
@@ -67,6 +88,18 @@ class StepsRead:
         self.last_loss = loss
 
 
+def certain_bar(steps: StepsRead, rows: RowReader) -> Bar | None:
+    """Return the newest bar of a log if it is certain to be that of the training; None: it may be of any loop.
+
+    Rows stood beside it. Or no row of the run has a step, and either a loss was logged elsewhere, or the bar says so.
+    """
+    if rows.newest is not None:
+        return None if rows.is_late or rows.other is not None else rows.bar
+    if rows.bar is None or steps.lines:
+        return None
+    return rows.bar if rows.bar.is_named or steps.unnumbered else None
+
+
 @dataclass(kw_only=True)
 class StreamState:
     """Where the reading of one log stands."""
@@ -76,6 +109,8 @@ class StreamState:
     """Last step and branch of each rank that prints to it, by its number; "" for lines that name none."""
     recent: deque[str] = field(default_factory=lambda: deque(maxlen=CONTEXT_LINES))
     """Newest lines, without colours."""
+    sizes: str = ""
+    """Newest line that names sizes of a batch."""
     after: int = 0
     """Incidents of lines in its run that began before it."""
 
@@ -90,7 +125,20 @@ class StreamState:
 
     def masked(self, mask: Callable[[str], str]) -> StreamState:
         """Return it with the lines as they may be stored."""
-        return replace(self, recent=deque(map(mask, self.recent), maxlen=CONTEXT_LINES))
+        recent = deque(map(mask, self.recent), maxlen=CONTEXT_LINES)
+        return replace(self, recent=recent, sizes=mask(self.sizes))
+
+    def take_line(self, line: str) -> None:
+        """Remember a line, without colours."""
+        self.recent.append(line)
+        if has_sizes(line):
+            self.sizes = line
+
+    def before_failure(self) -> tuple[str, ...]:
+        """Return the newest lines; the oldest one gives way to the sizes of the batch, if these came before it."""
+        if not self.sizes or self.sizes in self.recent:
+            return tuple(self.recent)
+        return (self.sizes, *tuple(self.recent)[1:])
 
 
 @dataclass(kw_only=True)
@@ -126,3 +174,8 @@ class RunState:
     """What was measured of the machine and is still so, by what identifies it."""
     seen: dict[str, SeenFinding] = field(default_factory=dict)
     """When each finding was seen first, by what identifies it."""
+
+    @property
+    def findings(self) -> tuple[SeriesFinding, ...]:
+        """What the numbers show, in the order of the log."""
+        return (*self.series.findings, *self.unnumbered.findings)

@@ -74,7 +74,7 @@ def incident_of(
         trouble=trouble,
         stream=seen.stream,
         number=0,
-        text=_text(finding),
+        text=text_of(finding),
         step=step,
         rank=finding.rank,
         seen_at=seen.at,
@@ -96,7 +96,8 @@ def incident_of(
     )
 
 
-def _text(finding: SeriesFinding) -> str:
+def text_of(finding: SeriesFinding) -> str:
+    """Return what a finding shows: the number, the step and both values."""
     place = "step" if finding.is_numbered else "loss number"
     if finding.name not in _SAID and finding.worst is not None:
         return f"{finding.key} is {finding.worst:.3g} since {place} {finding.onset_step}"

@@ -69,7 +69,7 @@ def progress_of(run_id: str, state: RunState, read_at: datetime, changes: int) -
     return RunProgress(
         run_id=run_id,
         read_at=read_at,
-        last_step=state.steps.last,
+        last_step=state.steps.reached,
         productive_share=state.tempo.productive_share(),
         changes=changes,
         state=_hang_of(state) or state.pace.state,

@@ -12,7 +12,7 @@ MARK = "%|"
 NESTED = "\x1b[A"
 """Behind a bar that is drawn below another one, as that of an evaluation during the training."""
 
-_BAR = re.compile(r"\d{1,3}%\|[^|]*\| *(\d{1,9})/(\d{1,9}) \[[^\]]*\]")
+_BAR = re.compile(r"\d{1,3}%\|[^|]*\| *(\d{1,9})/(\d{1,9}) \[([^\]]*)\]")
 _PREFIX = re.compile(r"^(?:\[[^\]]*\]:?\s*|\d[\d:.,TZ+/-]*+(?:\s+|$))+")
 """Ranks and times of launchers and loggers."""
 _TRAINING = re.compile(r"(?:epoch|train|step)", re.IGNORECASE)
@@ -28,6 +28,8 @@ class Bar:
     """Steps that the bar has: a bar with another length is another bar."""
     total: int | None
     """Steps of the whole training; None: the bar is that of an epoch."""
+    is_named: bool = False
+    """Whether its name, or a loss in it, says that it is of a training; else it may be of any loop."""
 
 
 def bars_in(text: str) -> tuple[list[Bar], str]:
@@ -38,16 +40,16 @@ def bars_in(text: str) -> tuple[list[Bar], str]:
     for found in _BAR.finditer(text):
         name = _PREFIX.sub("", text[end : found.start()].strip()).strip(" :")
         if not is_nested and (not name or _TRAINING.match(name)):
-            bars += _bar(name, int(found[1]), int(found[2]))
+            bars += _bar(name, int(found[1]), int(found[2]), has_loss="loss" in found[3])
         end = found.end()
     return bars, text[end:]
 
 
-def _bar(name: str, done: int, length: int) -> list[Bar]:
+def _bar(name: str, done: int, length: int, *, has_loss: bool) -> list[Bar]:
     epoch = _EPOCH.search(name)
     if epoch is not None:
         ended = int(epoch[1]) - (epoch[2] is not None)  # "1/3" counts from 1, as no trainer starts "0/3"
-        return [Bar(step=max(0, ended) * length + done, length=length, total=None)]
+        return [Bar(step=max(0, ended) * length + done, length=length, total=None, is_named=True)]
     if name.lower().startswith("epoch"):
         return []  # the bar counts epochs
-    return [Bar(step=done, length=length, total=length)]
+    return [Bar(step=done, length=length, total=length, is_named=bool(name) or has_loss)]
