@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import psutil
@@ -14,7 +15,7 @@ from eval_jobs.host.proc import has_own_pids
 from eval_jobs.records.gpu_health import GpuDevice, GpuHealth, GpuMemory
 from tests.fakes.machine import FakeMachine
 from tracker.adapters.host.cgroups import memory_folder, memory_kills
-from tracker.adapters.processes.kernel_log import KernelLog
+from tracker.adapters.processes.kernel_log import KernelJournal, KernelLog
 from tracker.adapters.processes.machine import SystemMachine
 from tracker.domain.health.processes.leaks import Usage
 from tracker.domain.health.processes.seen import ProcessId
@@ -94,12 +95,41 @@ def test_gpus_that_cannot_be_read_for_a_while_are_read_again(
     assert [without.gpus([1]), without.gpus([1]), answers] == [(), (), [well]]
 
 
-def test_a_kernel_log_that_may_not_be_read_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    kernel = KernelLog(path=tmp_path / "none")
+JOURNAL = r"""#!/bin/sh
+case "$*" in
+*--lines=1*) echo '{"__CURSOR":"s=0f46;i=155","MESSAGE":"before","SYSLOG_IDENTIFIER":"kernel"}' ;;
+*"--after-cursor=s=0f46;i=155"*) cat <<END
+{"__CURSOR":"s=0f46;i=156","SYSLOG_IDENTIFIER":"NVRM","MESSAGE":"Xid (PCI:0000:c1:00): 79, pid=7, GPU is lost"}
+{"__CURSOR":"s=0f46;i=157","SYSLOG_IDENTIFIER":"kernel","MESSAGE":"Out of memory: Killed process 9 (python)"}
+{"__CURSOR":"s=0f46;i=158","SYSLOG_IDENTIFIER":"kernel","MESSAGE":[27,255]}
+{"__CURSOR":"s=0f46;i=159","SYSLOG_IDENTIFIER":"python","SYSLOG_PID":"7","MESSAGE":"segfault at 0 ip 00 sp 00 error 4"}
+END
+;;
+*) echo "Failed to seek to cursor: Invalid argument" >&2; exit 1 ;;
+esac
+"""
+"""What journalctl of systemd 252 prints; it keeps the begin of a message apart."""
+
+
+def test_a_kernel_log_that_may_not_be_read_is_that_of_the_journal_or_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    journalctl = tmp_path / "journalctl"
+    journalctl.write_text(JOURNAL)
+    journalctl.chmod(0o755)
+    seconds = count(step=400.0)
+    journal = KernelJournal(command=(str(journalctl), "--dmesg"), clock=lambda: next(seconds))
+    kernel = KernelLog(path=tmp_path / "none", journal=journal, has_own_pids=False)
     with caplog.at_level("INFO"):
-        assert [kernel.lines([1]), kernel.lines([1])] == [[], []]
+        readings = [kernel.lines([7]) for _ in range(5)]
+    ours = ["NVRM: Xid (PCI:0000:c1:00): 79, pid=7, GPU is lost", "python[7]: segfault at 0 ip 00 sp 00 error 4"]
+    assert readings == [ours, [], [], ours, []]  # a cursor that is gone begins again
+    assert caplog.messages == []
+    without = KernelLog(path=tmp_path / "none", journal=KernelJournal(command=(str(tmp_path / "absent"),)))
+    with caplog.at_level("INFO"):
+        assert [without.lines([1]), without.lines([1])] == [[], []]
     assert len(caplog.messages) == 1
-    kernel.close()
+    without.close()
 
 
 def used_by(pid: int, index: int, bus: str | None) -> GpuHealth:
