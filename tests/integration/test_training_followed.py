@@ -1,4 +1,4 @@
-"""A real training with Hugging Face's Trainer is followed while it runs, until it runs out of memory."""
+"""A real training with Hugging Face's Trainer is followed to MLflow while it runs, until it runs out of memory."""
 
 import os
 import subprocess
@@ -14,10 +14,12 @@ from eval_jobs.queue.migrate_sql import bring_up_to_date
 from tests.deep import sized
 from tests.fakes.alerting import FakeAlerting
 from tests.fakes.history import FakeHistory
-from tests.fakes.tracking import FakeTracking
+from tests.mlflow_stores import MlflowFiles
 from tests.requires import PROJECT
 from tracker.adapters.database.tables import TRACKER_TABLES
 from tracker.adapters.health.history_sql import SqlTrainingHistory
+from tracker.adapters.mlflow.store import MlflowStore
+from tracker.adapters.tracking.outbox_sql import OutboxTracking
 from tracker.app.health.notices import TrainingMonitor
 from tracker.app.health.settings import AgentSettings
 from tracker.app.steps.alerting import AlertDispatcher
@@ -33,7 +35,7 @@ LOGGED = range(10, CRASH_AT, 10)
 
 @pytest.mark.timeout(400)
 def test_a_training_that_runs_out_of_memory_is_one_alert_with_its_step_and_curves_until_then(tmp_path: Path) -> None:
-    log, clock = tmp_path / "train.log", SystemClock()
+    log, clock, files = tmp_path / "train.log", SystemClock(), MlflowFiles(tmp_path)
     engine = open_database(f"sqlite:///{tmp_path}/tracker.db")
     bring_up_to_date(engine, TRACKER_TABLES)
     history, alerting = SqlTrainingHistory(engine), FakeAlerting()
@@ -43,7 +45,7 @@ def test_a_training_that_runs_out_of_memory_is_one_alert_with_its_step_and_curve
     monitor = TrainingMonitor(
         run="run",
         history=history,
-        tracking=(tracking := FakeTracking()),
+        tracking=(tracking := OutboxTracking(engine, MlflowStore(files.settings()))),
         dispatcher=dispatcher,
         standing=lambda _: RunStanding(),
     )
@@ -61,15 +63,18 @@ def test_a_training_that_runs_out_of_memory_is_one_alert_with_its_step_and_curve
     for _ in range(2):
         agent.follow()
         monitor.look(clock.now())
-    tracking.flush()
+    assert tracking.flush() == 0
     agent.log.close()
-    engine.dispose()
+    tracking.close()
     (alert,) = alerting.alerts
     assert (alert.kind, alert.subject.name) == ("crash", "host_oom")
-    assert alert.message == f"Host memory ran out at step {LOGGED[-1]}; the run has no checkpoint yet"
+    at = "Host memory ran out at step {}; the run has no checkpoint yet"
+    assert alert.message in {at.format(step) for step in range(LOGGED[-1], CRASH_AT + 1)}  # as far as the bar was drawn
     assert alert.evidence is not None
     assert "DefaultCPUAllocator: can't allocate memory" in alert.evidence.lines[0]
     assert "more memory for the job" in alert.evidence.hint
-    losses = [(point.step, point.value) for point in tracking.points if point.key == "train/loss"]
-    assert [step for step, _ in losses] == [*LOGGED]
-    assert all(0 < loss < 10 for _, loss in losses)
+    (run,) = files.runs()
+    losses = files.client().get_metric_history(run.info.run_id, "train/loss")
+    assert [point.step for point in losses] == [*LOGGED]
+    assert all(0 < point.value < 10 for point in losses)
+    assert "Host memory ran out at step" in run.data.tags["tracker.incidents"]
