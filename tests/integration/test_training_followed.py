@@ -25,6 +25,7 @@ from tracker.app.health.settings import AgentSettings
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.config.health import load_line_rules
 from tracker.domain.alerts.training import RunStanding
+from tracker.domain.records.alerts import AlertEvidence
 from tracker.wiring.agent import follower_of
 
 TRAINER = PROJECT / "examples" / "tiny_forgetting" / "train.py"
@@ -69,10 +70,18 @@ def test_a_training_that_runs_out_of_memory_is_one_alert_with_its_step_and_curve
     (alert,) = alerting.alerts
     assert (alert.kind, alert.subject.name) == ("crash", "host_oom")
     at = "Host memory ran out at step {}; the run has no checkpoint yet"
+    assert_it_helps(alert.evidence)
     assert alert.message in {at.format(step) for step in range(LOGGED[-1], CRASH_AT + 1)}  # as far as the bar was drawn
-    assert alert.evidence is not None
-    assert "DefaultCPUAllocator: can't allocate memory" in alert.evidence.lines[0]
-    assert "more memory for the job" in alert.evidence.hint
+    assert_curves_are_in(files)
+
+
+def assert_it_helps(evidence: AlertEvidence | None) -> None:
+    assert evidence is not None
+    assert "DefaultCPUAllocator: can't allocate memory" in evidence.lines[0]
+    assert "more memory for the job" in evidence.hint
+
+
+def assert_curves_are_in(files: MlflowFiles) -> None:
     (run,) = files.runs()
     losses = files.client().get_metric_history(run.info.run_id, "train/loss")
     assert [point.step for point in losses] == [*LOGGED]

@@ -25,6 +25,7 @@ from tracker.wiring.output_folder import Output, output_folder_of, read_output
 
 READ_S = 2.0
 """A file server and a driver that do not respond must not delay the start of a training."""
+MOUNT_HINT = "check the file server that /proc/mounts names for it, and the network"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +64,7 @@ def examine_training(plan: PlannedTraining, config: Config | None, root: Path = 
 
 
 def _findings(plan: PlannedTraining, chosen: tuple[Setup, ...], config: Config | None, root: Path) -> Iterator[Finding]:
-    gpus, output = _read(config)
+    gpus, output, shape = _read(config, plan.model)
     host, memory = read_host(root), read_memory(root)
     ranks = plan.gpus or len(gpus.gpus) or 1
     yield from limits.limit_findings(host)
@@ -75,26 +76,37 @@ def _findings(plan: PlannedTraining, chosen: tuple[Setup, ...], config: Config |
         yield limits.workers_finding(plan.workers, ranks, cores(root))
     elif output is not None and output.workers is not None:
         yield limits.workers_finding(output.workers, ranks, cores(root), ", as in the newest checkpoint,")
-    shape: ModelShape | None = None
-    if plan.model is not None:
-        try:
-            shape = read_shape(plan.model)
-        except TrackerError as failure:
-            yield finding_of("model", failure)
-        else:
-            room = MemoryRoom(gpus=ranks, gpu_bytes=_smallest(gpus), memory=memory, host=host)
-            yield from estimates.memory_need_findings(shape, chosen, room)
-    yield _disk(config, shape, output)
+    if isinstance(shape, Finding):
+        yield shape
+    elif shape is not None:
+        room = MemoryRoom(gpus=ranks, gpu_bytes=_smallest(gpus), memory=memory, host=host)
+        yield from estimates.memory_need_findings(shape, chosen, room)
+    yield _disk(config, shape if isinstance(shape, ModelShape) else None, output)
 
 
-def _read(config: Config | None) -> tuple[TrainingGpus, Output | None]:
-    """Return the GPUs and the output folder, of which each may not respond; None: the folder does not."""
+def _read(config: Config | None, model: Path | None) -> tuple[TrainingGpus, Output | None, ModelShape | Finding | None]:
+    """Return the GPUs, the output folder and the model, of which each may not respond.
+
+    None: the folder does not, or there is no model. A finding says why the model was not read.
+    """
     of_gpus = in_thread("GPUs", training_gpus)
     of_output = in_thread("output folder", lambda: read_output(config))
-    reading: list[Future[Any]] = [of_gpus, of_output]
+    of_model = in_thread("model", lambda: _shape(model))
+    reading: list[Future[Any]] = [of_gpus, of_output, of_model]
     wait(reading, timeout=READ_S)
     gpus = of_gpus.result() if of_gpus.done() else TrainingGpus(is_silent=True)
-    return gpus, of_output.result() if of_output.done() else None
+    output = of_output.result() if of_output.done() else None
+    silent = warning("model", f"not known: {model} does not respond", MOUNT_HINT)
+    return gpus, output, of_model.result() if of_model.done() else silent
+
+
+def _shape(model: Path | None) -> ModelShape | Finding | None:
+    if model is None:
+        return None
+    try:
+        return read_shape(model)
+    except TrackerError as failure:
+        return finding_of("model", failure)
 
 
 def _smallest(gpus: TrainingGpus) -> int | None:
@@ -107,8 +119,7 @@ def _disk(config: Config | None, shape: ModelShape | None, output: Output | None
     if config is not None and folder is None:
         return ok(limits.DISK, f"not known: the run writes to {config.run.output_dir}")
     if output is None:
-        hint = "check the file server that /proc/mounts names for it, and the network"
-        return warning(limits.DISK, f"not known: {folder} does not respond", hint)
+        return warning(limits.DISK, f"not known: {folder} does not respond", MOUNT_HINT)
     if output.volume is None:
         return ok(limits.DISK, f"not known: {folder} cannot be read")
     if output.newest_bytes is not None:

@@ -61,22 +61,24 @@ def test_the_workers_of_a_first_start_are_those_that_are_planned(tmp_path: Path)
     assert "warning  data loaders: 2 x 4096 workers on " in loaders
 
 
-def test_a_file_server_and_gpus_that_do_not_respond_are_warnings(
+def test_file_servers_and_gpus_that_do_not_respond_are_warnings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     responds = Event()
     monkeypatch.setattr(training, "READ_S", 0.0)
     monkeypatch.setattr(training, "training_gpus", responds.wait)
     monkeypatch.setattr(training, "read_output", lambda config: responds.wait() and config)
+    monkeypatch.setattr(training, "read_shape", lambda folder: responds.wait() and folder)
     try:
-        said = found(PlannedTraining(), tmp_path, "out")
+        said = found(PlannedTraining(model=Path("/mnt/model")), tmp_path, "out")
     finally:
         responds.set()
-    disk, gpus = said["checkpoint disk"], said["GPUs"]
+    disk, gpus, model = said["checkpoint disk"], said["GPUs"], said["model"]
+    assert model.message == "not known: /mnt/model does not respond"
     assert disk.message == f"not known: {tmp_path / 'out'} does not respond"
     assert gpus.message == "not known: they do not respond"
-    assert (disk.level, gpus.level) == (Level.WARNING, Level.WARNING)
-    assert disk.hint
+    assert {disk.level, gpus.level, model.level} == {Level.WARNING}
+    assert disk.hint == model.hint
     assert "data loaders" not in said
 
 
@@ -133,6 +135,7 @@ def test_the_command_examines_a_training_without_settings_and_exits_with_1_if_it
     assert [(one["side"], one["subject"], one["message"]) for one in errors] == [
         ("training", "model", "empty has no *.safetensors")
     ]
+    assert "model: gone does not exist" in run_tracker(tmp_path, "doctor", "--model", "gone").stdout
     last = run_tracker(tmp_path, "doctor", "--for", "training", "--model", "empty").stdout.splitlines()[-1]
     assert last.startswith("1 error, ")
     assert last.endswith(": the training would stop")
@@ -140,7 +143,6 @@ def test_the_command_examines_a_training_without_settings_and_exits_with_1_if_it
         (("--for", "evaluation"), "tracker.toml"),
         (("--config", "tracker.toml"), "tracker.toml"),
         (("checkpoint-5",), "tracker.toml"),
-        (("--model", "gone"), "'gone' does not exist"),
         (("--for", "training", "checkpoint-5"), "--for training checks no CHECKPOINT"),
         (("--for", "evaluation", "--workers", "2"), "--for evaluation ignores --model, --gpus, "),
     ):

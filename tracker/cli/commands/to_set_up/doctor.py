@@ -56,9 +56,7 @@ class Examination:
 @click.argument("checkpoint", required=False)
 @config_option
 @click.option("--for", "side", type=click.Choice([str(side) for side in FindingSide]), help="Check only one.")
-@click.option(
-    "--model", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Model folder: estimate memory."
-)
+@click.option("--model", type=click.Path(path_type=Path), help="Model folder: estimate memory.")
 @click.option("--gpus", type=click.IntRange(min=1), metavar="COUNT", help="GPUs used. Default: all visible.")
 @click.option("--zero", type=click.Choice([str(one.value) for one in Zero]), help="Only this ZeRO stage.")
 @click.option("--offload", type=click.Choice([str(one) for one in Offload]), help="What host memory holds.")
