@@ -367,7 +367,7 @@ class RunLog:
         if bar is None or not run.steps.draw(bar.step) or run.steps.lines:
             return
         self._live_time_s(stream)
-        if run.episode is not None and not run.steps.repeats:
+        if run.episode is not None and not run.steps.bars_repeat:
             self._progress(run.episode, bar.step, stream)
 
 

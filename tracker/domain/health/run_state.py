@@ -37,23 +37,23 @@ class StepsRead:
     """Steps of the whole training, where a line names them."""
     summary: dict[str, float] = field(default_factory=dict)
     """Numbers of the line that ends a training, by name; empty: it was not read after the newest step."""
-    drawn: int | None = None
+    bar_step: int | None = None
     """Newest step of a progress bar, since the newest line."""
-    repeats: bool = False
+    bars_repeat: bool = False
     """Whether bars without lines began again, as with each epoch: they name no step of the whole training."""
 
     @property
     def reached(self) -> int | None:
         """The step that the training has reached, by its lines or its bar; None: none is known."""
-        if self.drawn is None or self.repeats:
+        if self.bar_step is None or self.bars_repeat:
             return self.last
-        return self.drawn if self.last is None else max(self.drawn, self.last)
+        return self.bar_step if self.last is None else max(self.bar_step, self.last)
 
     def draw(self, step: int) -> bool:
         """Note the step of a bar; return whether it moved."""
-        before, self.drawn = self.drawn, step
+        before, self.bar_step = self.bar_step, step
         if not self.lines and before is not None and step < before:
-            self.repeats = True
+            self.bars_repeat = True
         return before != step
 
     @property
@@ -68,7 +68,7 @@ class StepsRead:
     def count(self, row: StepRow, step: int) -> None:
         """Count one more line of a step."""
         self.lines += 1
-        self.summary, self.drawn, self.repeats = {}, None, False
+        self.summary, self.bar_step, self.bars_repeat = {}, None, False
         if self.first is None:
             self.first = step
         self.last = step if self.last is None else max(self.last, step)
