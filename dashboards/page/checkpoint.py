@@ -1,7 +1,7 @@
 """Reads from the history what the report of one checkpoint needs. `dashboards.page.run` writes the page."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from dashboards.data.checkpoint import CheckpointData, best_comparison, own_record, path_to
@@ -27,6 +27,13 @@ class Sources:
     queue: QueueStatus
     curves: CurveReader
     policy: Policy
+    pinned: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """Steps of checkpoints that are pinned, by run; they may not be evaluated yet."""
+
+    def saved_steps(self, run_id: str, records: Sequence[EvalRecord]) -> tuple[int, ...]:
+        """Return the steps of the checkpoints of a run with these records, ascending."""
+        evaluated = {record.plan.checkpoint.step for record in records}
+        return tuple(sorted(evaluated | self.pinned.get(run_id, frozenset())))
 
 
 def collect_checkpoint(
@@ -57,7 +64,7 @@ def _training(known: Sequence[EvalRecord], sources: Sources) -> Training:
     run_id = known[0].plan.checkpoint.run_id if known else ""
     return Training(
         incidents=sources.history.training_incidents(run_id),
-        checkpoints=tuple(sorted({record.plan.checkpoint.step for record in known})),
+        checkpoints=sources.saved_steps(run_id, known),
     )
 
 

@@ -122,7 +122,7 @@ def _training(run_id: str, records: Sequence[EvalRecord], sources: Sources) -> T
         curves=joined_curves(logged, stated),
         phases=sources.policy.phases,
         incidents=sources.history.training_incidents(run_id),
-        checkpoints=tuple(record.plan.checkpoint.step for record in records),
+        checkpoints=sources.saved_steps(run_id, records),
         progress=next((one for one in sources.history.progress(run_id) if one.run_id == run_id), None),
     )
 
@@ -182,6 +182,7 @@ def _sources(project: Project) -> Sources:
         queue=project.queue,
         curves=TrainerCurves(),
         policy=project.policy,
+        pinned=project.pinned_steps(),
     )
 
 

@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -229,6 +229,13 @@ class Project:
     def pins(self) -> Pins:
         """Our own pins of checkpoints."""
         return FolderOfPins(self.config.run.pins_dir)
+
+    def pinned_steps(self) -> Mapping[str, frozenset[int]]:
+        """Return the steps of all checkpoints that are pinned, by run."""
+        steps: dict[str, set[int]] = {}
+        for pin in self.pins.held():
+            steps.setdefault(pin.checkpoint.run_id, set()).add(pin.checkpoint.step)
+        return {run_id: frozenset(found) for run_id, found in steps.items()}
 
     def workers(self, count: int, *, on_news: Callable[[], None] = lambda: None) -> Launcher:
         """Return the launcher of workers on this machine; `on_news` is called, from a thread, at every record."""

@@ -54,6 +54,12 @@ def classes_text(failures: Failures) -> Text:
     return Text(", ".join(parts), style="dim")
 
 
+def run_failures_text(run: str, failures: Failures) -> Text:
+    """Return `sft: 2 oom (1 open), 1 network; 2 failures, 140 steps lost`."""
+    parts = [one for one in (classes_text(failures), failures_text(failures, hidden=0)) if one]
+    return Text(f"{one_line(run)}: {'; '.join(map(str, parts))}", style="dim")
+
+
 def standing_text(progress: RunProgress) -> Text:
     """Return `sft: evaluating, step 300, logs steps every 8.0 s (11-27 17:19 UTC)`: when its logs had anything new."""
     parts = [f"{one_line(progress.run_id)}: {progress.state}"]

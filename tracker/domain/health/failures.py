@@ -4,6 +4,8 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import mean
 
 from tracker.domain.records.training import Severity, TrainingIncident
 
@@ -28,27 +30,40 @@ class Failures:
     lost_steps: int
     """Steps that were done again after those, or will be."""
     hours_between: float | None
-    """Mean time between two failures; None: fewer than two."""
+    """Mean time between two failures of a run; None: no run had two."""
 
 
 def failures_of(incidents: Sequence[TrainingIncident], checkpoints: Iterable[int]) -> Failures:
     """Return what the incidents of a run cost; `checkpoints`: steps of its checkpoints."""
-    ended = [one for one in incidents if is_failure(one)]
-    times = sorted(one.seen_at for one in ended if not one.is_history)  # those were read long after they occurred
-    hours = None
-    if len(times) > 1:
-        hours = (times[-1] - times[0]).total_seconds() / 3600 / (len(times) - 1)
-    saved = sorted(checkpoints)
-    counts = Counter(one.name for one in incidents)
-    lasting = Counter(one.name for one in incidents if not one.is_over)
+    return failures_of_runs([(incidents, checkpoints)])
+
+
+def failures_of_runs(runs: Iterable[tuple[Sequence[TrainingIncident], Iterable[int]]]) -> Failures:
+    """Return what the incidents of several runs cost together; each run has the steps of its own checkpoints."""
+    counts, lasting = Counter[str](), Counter[str]()
+    failures = lost = 0
+    gaps_h: list[float] = []
+    for incidents, checkpoints in runs:
+        saved, ended = sorted(checkpoints), [one for one in incidents if is_failure(one)]
+        counts.update(one.name for one in incidents)
+        lasting.update(one.name for one in incidents if not one.is_over)
+        failures += len(ended)
+        lost += sum(lost_steps(one, saved) for one in ended)
+        gaps_h += _gaps_h(ended)
     return Failures(
         classes=tuple(
             ClassCount(name=name, incidents=count, open=lasting[name]) for name, count in counts.most_common()
         ),
-        failures=len(ended),
-        lost_steps=sum(lost_steps(one, saved) for one in ended),
-        hours_between=hours,
+        failures=failures,
+        lost_steps=lost,
+        hours_between=mean(gaps_h) if gaps_h else None,
     )
+
+
+def _gaps_h(ended: Sequence[TrainingIncident]) -> list[float]:
+    """Return the times between failures; those of the past are left out: they were read long after they occurred."""
+    times = sorted(one.seen_at for one in ended if not one.is_history)
+    return [(later - before).total_seconds() / 3600 for before, later in pairwise(times)]
 
 
 def is_failure(incident: TrainingIncident) -> bool:

@@ -1,7 +1,8 @@
 """`tracker incidents`: what went wrong in the training itself."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -12,8 +13,15 @@ from tracker.api.opening import open_project
 from tracker.api.references import named_run
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import config_option
-from tracker.cli.tables.incidents import classes_text, failures_text, incident_view, incidents_table, standing_text
-from tracker.domain.health.failures import Failures, failures_of
+from tracker.cli.tables.incidents import (
+    classes_text,
+    failures_text,
+    incident_view,
+    incidents_table,
+    run_failures_text,
+    standing_text,
+)
+from tracker.domain.health.failures import Failures, failures_of, failures_of_runs
 from tracker.domain.records.training import TrainingIncident
 from tracker.ports import RunHistory
 
@@ -26,6 +34,8 @@ class IncidentsView:
 
     incidents: tuple[TrainingIncident, ...]
     failures: Failures
+    runs: Mapping[str, Failures]
+    """The same of each run that had incidents."""
 
 
 class _ListByDefault(click.Group):
@@ -51,18 +61,26 @@ def command() -> None:
 @json_option(IncidentsView)
 def list_incidents(*, run: str | None, config_path: Path, is_all: bool, as_json: bool) -> None:
     """List the incidents of RUN, or of all runs, that last or deserved an alert."""
-    history = open_project(config_path).history
+    project = open_project(config_path)
+    history, pinned = project.history, project.pinned_steps()
     known = history.followed_runs()
     runs = known if run is None else (named_run(known, run),)
-    incidents: list[TrainingIncident] = []
-    for name in runs:
-        incidents += (one for one in history.training_incidents(name) if one.run_id == name)
-    shown = tuple(incidents) if is_all else tuple(filter(_is_worth_a_look, incidents))
-    failures = failures_of(incidents, _checkpoints(history, runs))
+    of_runs = {name: [one for one in history.training_incidents(name) if one.run_id == name] for name in runs}
+    saved = {
+        name: _evaluated_steps(history, name) | pinned.get(name, frozenset())
+        for name, incidents in of_runs.items()
+        if incidents
+    }
+    incidents = tuple(chain.from_iterable(of_runs.values()))
+    view = IncidentsView(
+        incidents=incidents if is_all else tuple(filter(_is_worth_a_look, incidents)),
+        failures=failures_of_runs((of_runs[name], steps) for name, steps in saved.items()),
+        runs={name: failures_of(of_runs[name], steps) for name, steps in saved.items()},
+    )
     if as_json:
-        print_json(IncidentsView(incidents=shown, failures=failures))
+        print_json(view)
     elif known:
-        _print(Console(), shown, failures, hidden=len(incidents) - len(shown), is_all=is_all)
+        _print(Console(), view, hidden=len(incidents) - len(view.incidents), is_all=is_all)
         _print_standing(Console(), history, runs)
     else:
         click.echo("no log was read yet: `tracker watch` follows those below run.output_dir and in [health] logs")
@@ -72,13 +90,15 @@ def _is_worth_a_look(incident: TrainingIncident) -> bool:
     return incident.is_alert or not (incident.is_over or incident.is_history)
 
 
-def _print(
-    console: Console, shown: Sequence[TrainingIncident], failures: Failures, *, hidden: int, is_all: bool
-) -> None:
-    console.print(incidents_table(shown) if shown else "no incident")
-    if is_all and failures.classes:
-        console.print(classes_text(failures))
-    if costs := failures_text(failures, hidden=hidden):
+def _print(console: Console, view: IncidentsView, *, hidden: int, is_all: bool) -> None:
+    console.print(incidents_table(view.incidents) if view.incidents else "no incident")
+    if is_all:
+        if len(view.runs) > 1:
+            for name, failures in view.runs.items():
+                console.print(run_failures_text(name, failures))
+        if view.failures.classes:
+            console.print(classes_text(view.failures))
+    if costs := failures_text(view.failures, hidden=hidden):
         console.print(costs)
 
 
@@ -127,5 +147,5 @@ def _named(history: RunHistory, incident_id: str) -> TrainingIncident:
     raise ConfigError(f"{what} the id {incident_id!r}", hint="see `tracker incidents --all` for the ids")
 
 
-def _checkpoints(history: RunHistory, runs: Sequence[str]) -> list[int]:
-    return [record.plan.checkpoint.step for run in runs for record in history.records(run)]
+def _evaluated_steps(history: RunHistory, run: str) -> set[int]:
+    return {record.plan.checkpoint.step for record in history.records(run)}

@@ -10,6 +10,8 @@ from click.testing import CliRunner, Result
 from dashboards.page.run import write_report
 from eval_jobs.errors import ConfigError
 from eval_jobs.host.clock import SystemClock
+from tests.tiny_model import write_checkpoint
+from tracker.adapters.checkpoints.folder.once import pin_folder
 from tracker.cli.commands.to_inspect import history, incidents
 from tracker.config import load_config
 from tracker.wiring.agent import follower_of
@@ -35,8 +37,10 @@ class Training:
         self.config = home / "tracker.toml"
         self.config.write_text(CONFIG)
         self.log = home / "out" / "train.log"
-        self.log.parent.mkdir()
-        self.log.touch()
+        self.of_b = home / "out" / "b" / "train.log"
+        write_checkpoint(self.of_b.parent / "checkpoint-30")  # makes it a run of its own
+        for log in (self.log, self.of_b):
+            log.touch()
         project = Project(load_config(self.config))
         project.history  # noqa: B018 - makes the tables
         self.agent = follower_of(project.agent_settings(), project.database, SystemClock())
@@ -101,6 +105,21 @@ def test_what_is_over_and_deserved_no_alert_is_listed_with_all_only(training: Tr
     assert "A request over the network failed over at step 30" in shown
     assert "1 network, 1 oom (1 open)" in shown
     assert "(1 open)" not in training.shown()
+
+
+def test_each_run_is_counted_by_itself(training: Training) -> None:
+    training.write(*steps(10, 20), OOM)
+    training.log = training.of_b
+    training.write(*steps(10, 40), OOM)
+    saved, pins_dir = training.of_b.parent / "checkpoint-30", training.project.config.run.pins_dir
+    pin_folder(saved, run_id="sft/b", pins_dir=pins_dir)
+    shown = training.shown("--all")
+    assert "sft: 1 oom (1 open); 1 failure, 20 steps lost" in shown
+    assert "sft/b: 1 oom (1 open); 1 failure, 10 steps lost 2 oom (2 open) 2 failures, 30 steps lost" in shown
+    assert "sft/b: 1 oom" not in training.shown()
+    document = json.loads(training.run("--json").output)["result"]
+    assert {name: one["lost_steps"] for name, one in document["runs"].items()} == {"sft": 20, "sft/b": 10}
+    assert document["failures"]["hours_between"] is None  # of two runs
 
 
 @pytest.mark.parametrize(
