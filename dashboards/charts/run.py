@@ -232,6 +232,7 @@ def _half(step: int, times: Sequence[float], median: float) -> Point:
 def _figure(ident: str, title: str, data: RunData, view: Overview, panels: tuple[Panel, ...]) -> Figure:
     steps = [*view.steps, *(record.plan.checkpoint.step for record in data.records)]
     steps += [*(gap.step for gap in view.gaps), *(point.step for point in data.training.curves)]
+    steps += [mark.from_step for mark in data.training.incident_marks]  # beyond the newest logged step
     return Figure(
         ident=ident,
         title=title,

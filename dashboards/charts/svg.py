@@ -21,6 +21,7 @@ MARKERS = ("circle", "square", "triangle", "diamond", "down", "plus", "cross", "
 """One for each colour, so that lines are distinguishable without colour."""
 TITLE_CHAR_WIDTH = 8.0
 PHASE_CHAR_WIDTH = 6.3
+MAX_EDGE_CHARS = 20
 MIN_PHASE_CHARS = 4
 NAMED_FROM_WIDTH = 300
 """Minimum width of a plot for names of phases; narrower plots only show where a phase begins."""
@@ -191,10 +192,15 @@ def _phase_marks(figure: figures.Figure, places: Sequence[figures.Frame]) -> Ite
     edges = [*(first.x(p.from_step) for p in marked), first.right]
     for phase, (x, end) in zip(marked, pairwise(edges), strict=True):
         yield f'<path class="phase" d="M{_n(x)} {_n(first.top)}V{_n(bottom)}"/>'
+        if first.right - first.left < NAMED_FROM_WIDTH:
+            continue
         chars = int((end - x - 8) / PHASE_CHAR_WIDTH)
-        if first.right - first.left >= NAMED_FROM_WIDTH and chars >= MIN_PHASE_CHARS:
+        if chars >= MIN_PHASE_CHARS:
             y = first.top - 9 if x > title_end else first.top + 12
             yield f'<text class="phase-name" x="{_n(x + 4)}" y="{_n(y)}">{text(_cut(phase.name, chars))}</text>'
+        elif end == first.right:  # what ended a run is at the edge: its name is before the line
+            place = f'x="{_n(x - 4)}" y="{_n(first.top + 12)}" text-anchor="end"'
+            yield f'<text class="phase-name" {place}>{text(_cut(phase.name, MAX_EDGE_CHARS))}</text>'
 
 
 def _step_axis(frame: figures.Frame, *, top: float) -> Iterator[str]:

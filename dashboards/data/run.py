@@ -55,10 +55,16 @@ class Training:
     def marks(self) -> tuple[Phase, ...]:
         """Phases, what the curves show (restarts of the learning rate, changes of the batch size), and incidents."""
         shown = [Phase(name=one.what, from_step=one.step) for one in disruptions_of(self.curves, ())]
-        for incident in self.incidents:
-            if incident.cause.step is not None and incident.cause.trouble.severity is Severity.ALERT:
-                shown.append(Phase(name=incident.name.replace("_", " "), from_step=incident.cause.step))
-        return tuple(sorted((*self.phases, *shown), key=lambda phase: phase.from_step))
+        return tuple(sorted((*self.phases, *shown, *self.incident_marks), key=lambda phase: phase.from_step))
+
+    @property
+    def incident_marks(self) -> tuple[Phase, ...]:
+        """Where incidents that deserved an alert began."""
+        return tuple(
+            Phase(name=incident.name.replace("_", " "), from_step=incident.cause.step)
+            for incident in self.incidents
+            if incident.cause.step is not None and incident.cause.trouble.severity is Severity.ALERT
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -67,7 +67,7 @@ def _standing(progress: RunProgress) -> Iterator[str]:
     if progress.state:
         yield progress.state
     if progress.last_step is not None:
-        yield f"last logged step {progress.last_step}"
+        yield f"step {progress.last_step}"
     if progress.usual_s is not None:
         yield f"logs steps every {duration_text(progress.usual_s)}"
     if progress.productive_share is not None:

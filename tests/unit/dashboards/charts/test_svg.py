@@ -137,7 +137,8 @@ def test_phases_that_follow_closely_do_not_write_over_each_other() -> None:
     drawing = draw(replace(FIGURE, phases=close), width=1032)
     assert drawing.count('class="phase"') == 3
     names = [part.split("<")[0].split(">")[1] for part in drawing.split('class="phase-name"')[1:]]
-    assert names == ["a …se", "next"]
+    assert names == ["a …se", "next", "last"]  # at the edge, below the other names and before its line
+    assert drawing.split(">last<")[0].endswith('text-anchor="end"')
 
 
 def test_long_names_stay_inside_a_small_figure() -> None:

@@ -224,7 +224,7 @@ def test_the_section_on_the_training_has_its_speed_its_productive_time_and_the_t
     view = training_view(Training(progress=progress_of("r", log.state, at, 0)))
     assert view is not None
     assert view.facts == (
-        *("last logged step 4", "logs steps every 10.0 s", "productive time 42%"),
+        *("step 4", "logs steps every 10.0 s", "productive time 42%"),
         *("train_runtime 100", "train_loss 2.25"),
     )
 
