@@ -60,11 +60,12 @@ class Training:
     @property
     def incident_marks(self) -> tuple[Phase, ...]:
         """Where incidents that deserved an alert began."""
-        return tuple(
-            Phase(name=incident.name.replace("_", " "), from_step=incident.cause.step)
-            for incident in self.incidents
-            if incident.cause.step is not None and incident.cause.trouble.severity is Severity.ALERT
-        )
+        marks = []
+        for incident in self.incidents:
+            step, severity = incident.cause.step, incident.cause.trouble.severity
+            if step is not None and severity is Severity.ALERT:
+                marks.append(Phase(name=incident.name.replace("_", " "), from_step=step))
+        return tuple(marks)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -72,8 +72,10 @@ def _evidence(run: RunState, episode: Episode) -> str:
     for finding in run.findings:
         if finding.name == SeriesName.MEMORY:
             return text_of(finding)
-    sizes = [line.strip() for line in episode.context if has_sizes(line)]
-    return f"last sizes: {sizes[-1]}" if sizes else ""
+    for line in reversed(episode.context):
+        if has_sizes(line):
+            return f"last sizes: {line.strip()}"
+    return ""
 
 
 def _wait_s(run: RunState, cause: TroubleClass) -> float:

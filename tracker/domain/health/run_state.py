@@ -93,11 +93,14 @@ def certain_bar(steps: StepsRead, rows: RowReader) -> Bar | None:
 
     Rows stood beside it. Or no row of the run has a step, and either a loss was logged elsewhere, or the bar says so.
     """
+    bar = rows.bar
     if rows.newest is not None:
-        return None if rows.is_late or rows.other is not None else rows.bar
-    if rows.bar is None or steps.lines:
-        return None
-    return rows.bar if rows.bar.is_named or steps.unnumbered else None
+        is_certain = not rows.is_late and rows.other is None
+    elif bar is not None and not steps.lines:
+        is_certain = bar.is_named or bool(steps.unnumbered)
+    else:
+        is_certain = False
+    return bar if is_certain else None
 
 
 @dataclass(kw_only=True)
