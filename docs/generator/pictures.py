@@ -26,6 +26,7 @@ COLUMNS = 110
 WATCH_LINES = 26
 LOST_STEP = 700
 """Of the demo: the first checkpoint without the first two skills."""
+CRASH_STEP = 750
 NOTEBOOK = ROOT / "examples" / "results.ipynb"
 PLOT_WITH_LOSS = 1
 """The second plot of the notebook: scores and training loss on one axis."""
@@ -53,6 +54,7 @@ def main() -> None:
             _notebook(page, folder)
             _mlflow(page, config)
             _site(page, Path(temporary) / "site")
+            _training(page, Path(temporary))
 
 
 # --- private
@@ -127,6 +129,18 @@ def _mlflow(page: Page, config: Path) -> None:
                 _screenshot(page, address.partition("#")[0] + found[0], "mlflow-samples.png", settle_ms=8_000)
         finally:
             server.terminate()
+
+
+def _training(page: Page, temporary: Path) -> None:
+    """Show the report of a training that failed: its curves and incidents."""
+    folder, file = temporary / "crash", temporary / "crash.html"
+    demo = ROOT / "examples" / "tiny_forgetting" / "demo.py"
+    _output(sys.executable, str(demo), "--dir", str(folder), "--crash-at", str(CRASH_STEP))
+    _tracker(folder / "tracker.toml", "report", "--output", str(file))
+    page.set_viewport_size(ViewportSize(width=1280, height=900))
+    page.goto(f"{file.as_uri()}#curves", timeout=LOAD_TIMEOUT_MS)
+    page.wait_for_timeout(1_000)
+    page.screenshot(path=str(IMAGES / "training.png"))
 
 
 def _site(page: Page, folder: Path) -> None:

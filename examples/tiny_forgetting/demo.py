@@ -1,6 +1,6 @@
 """The demo: train a tiny model, watch it with the tracker, and see what it forgot.
 
-    python examples/tiny_forgetting/demo.py [--dir .demo]        or: make demo
+    python examples/tiny_forgetting/demo.py [--dir .demo] [--crash-at STEP]        or: make demo
 
 Starts two processes side by side: `train.py`, an ordinary training run that knows nothing of the tracker, and
 `tracker watch`, which evaluates every checkpoint. When both are done it shows the result and how to look further.
@@ -47,6 +47,8 @@ class Place:
     """The files of one demo."""
 
     folder: Path
+    crash_at: int | None = None
+    """Step at which the training runs out of memory; None: it does not."""
 
     @property
     def config(self) -> Path:
@@ -74,7 +76,9 @@ def main() -> int:
     parser.add_argument(
         "--dir", type=Path, default=Path(".demo"), help="folder to work in, created again (default: .demo)"
     )
-    place = Place(folder=parser.parse_args().dir)
+    parser.add_argument("--crash-at", type=int, metavar="STEP", help="have the training run out of memory at STEP")
+    given = parser.parse_args()
+    place = Place(folder=given.dir, crash_at=given.crash_at)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _as_interrupt)
     try:
@@ -112,6 +116,8 @@ def run(place: Place) -> int:
             raise
         finally:
             stop(children)
+        if place.crash_at is not None:
+            return show_crash(place)
         return show_result(place, time.monotonic() - started)
 
 
@@ -131,6 +137,7 @@ def start_training(place: Place, lock: int) -> Process:
     # One thread leaves the second core to vLLM; threads that wait for a core slow a model this small down.
     environment = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **os.environ}
     command = [sys.executable, str(HERE / "train.py"), "--output-dir", str(place.checkpoints)]
+    command += [] if place.crash_at is None else ["--crash-at", str(place.crash_at)]
     with place.log.open("wb") as log:
         return subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, env=environment, pass_fds=[lock], start_new_session=True
@@ -150,12 +157,12 @@ def follow(trainer: Process, watcher: Process, place: Place) -> None:
     Raises:
         DemoFailed: the trainer or the tracker failed.
     """
-    while watcher.poll() is None and not trainer.poll():
+    while watcher.poll() is None and (place.crash_at is not None or not trainer.poll()):
         try:
             watcher.wait(timeout=POLL_S)
         except subprocess.TimeoutExpired:
             continue
-    if trainer.poll():
+    if trainer.poll() and place.crash_at is None:
         stop([watcher])
         raise DemoFailed(f"\nthe trainer {_ending(trainer)}; the end of {place.log}:\n\n{_tail(place.log)}")
     if watcher.returncode not in (0, 3):  # 3: a checkpoint has no result, which the tables show
@@ -188,6 +195,18 @@ def show_result(place: Place, duration_s: float) -> int:
     _show_next_steps(place)
     console.print(f"\n{duration_s // 60:.0f} min {duration_s % 60:.0f} s; results are in {place.folder}")
     return 0 if all(passed) else 3
+
+
+def show_crash(place: Place) -> int:
+    """Show what is known of a training that ran out of memory. Return the exit code."""
+    console.print()
+    subprocess.run(place.tracker("incidents"), check=False)
+    incidents = json.loads(_output(place.tracker("incidents", "--json")))["result"]["incidents"]
+    classes = [incident["cause"]["trouble"]["name"] for incident in incidents]
+    is_found = classes == ["host_oom"]
+    _show_check(f"one incident: {', '.join(classes) or 'none'}", passed=is_found)
+    _show_next_steps(place)
+    return 0 if is_found else 3
 
 
 # --- private

@@ -67,12 +67,17 @@ class Stage:
         reports = [{"step": step, "verdicts": verdicts} for step in range(100, last_step + 1, 100)]
         (self._bin / "history").write_text(json.dumps({"result": {"reports": reports, "gaps": []}}), encoding="utf-8")
 
-    def start(self) -> subprocess.Popen[str]:
-        command = [str(self._bin / "python"), str(self._example / "demo.py"), "--dir", str(self.place)]
+    def incidents(self, *names: str) -> None:
+        """Let the tracker say that these incidents ended the training."""
+        incidents = [{"cause": {"trouble": {"name": name}}} for name in names]
+        (self._bin / "history").write_text(json.dumps({"result": {"incidents": incidents}}), encoding="utf-8")
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        command = [str(self._bin / "python"), str(self._example / "demo.py"), "--dir", str(self.place), *arguments]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
-    def run(self) -> tuple[int, str]:
-        demo = self.start()
+    def run(self, *arguments: str) -> tuple[int, str]:
+        demo = self.start(*arguments)
         output, _ = demo.communicate(timeout=300)
         return demo.returncode, output
 
@@ -104,6 +109,16 @@ def test_a_checkpoint_that_was_not_evaluated_is_named(stage: Stage) -> None:
     code, output = stage.run()
     assert code == 3
     assert "NOT evaluated: 1000" in output
+
+
+@pytest.mark.parametrize(("names", "code"), [(("host_oom",), 0), (("host_oom", "python_error"), 3), ((), 3)])
+def test_a_crash_that_was_asked_for_ends_with_its_incident(stage: Stage, names: tuple[str, ...], code: int) -> None:
+    stage.trainer("import sys\nassert sys.argv[-2:] == ['--crash-at', '700']\nsys.exit(1)\n")
+    stage.incidents(*names)
+    ended, output = stage.run("--crash-at", "700")
+    assert ended == code
+    assert output.index("tracker incidents") < output.index(f"one incident: {', '.join(names) or 'none'}")
+    assert ("UNEXPECTED" in output) == bool(code)
 
 
 def test_a_trainer_that_fails_ends_the_demo_with_the_end_of_its_log(stage: Stage) -> None:
