@@ -23,8 +23,8 @@ step follows.
 |---|---|---|---|---|
 """
 NUMBERS = """
-The tracker changes nothing in a training. From outside, the cache of a GPU cannot be emptied. Fewer workers, or gradients
-accumulated over more batches, would be another experiment: hints name what to try.
+The tracker changes nothing in a training. From outside, the cache of a GPU cannot be emptied. Fewer workers, or
+gradients accumulated over more batches, would be another experiment: hints name what to try.
 
 ## Numbers
 

@@ -18,6 +18,7 @@ class FakeProcesses:
     ended_s: dict[ProcessId, float] = field(default_factory=dict)
     kills: int = 0
     stacks_taken: int = 0
+    searches: int = 0
     _waited: set[ProcessId] = field(default_factory=set)
 
     def start(self, process: SeenProcess) -> ProcessId:
@@ -30,6 +31,7 @@ class FakeProcesses:
             self.ended_s[process] = at_s
 
     def all(self) -> tuple[SeenProcess, ...]:
+        self.searches += 1
         return tuple(self.alive.values())
 
     def samples(self, ids: Iterable[ProcessId], *, with_stacks: bool) -> Mapping[ProcessId, Sample]:

@@ -33,6 +33,8 @@ SCAN_S = 30.0
 """Between two searches for processes that are not known yet."""
 FIRST_SCANS_S = 5.0
 """The same while no process of the run is known, and until its first step: its ranks start one after the other."""
+FIRST_SCANS = 60
+"""Without a process of the run; later ones are as rare as those of a training that is known."""
 CHECK_S = 5.0
 SAMPLES = 3
 LONGEST_PASS_S = 30.0
@@ -76,6 +78,8 @@ class _Search:
     killed_s: float = 0.0
     """When the last of `kills_seen` was seen, in Unix seconds."""
     searched_s: float | None = None
+    misses: int = 0
+    """Searches in a row that found no process of the run."""
     is_reported: bool = False
     """Whether it was logged that no process was found."""
 
@@ -86,6 +90,7 @@ class _Search:
         self.searched_s = now_s
         processes = self.processes.all()
         found = job_of(processes, self.places)
+        self.misses = 0 if found.ranks else self.misses + 1
         others = self.job.members - {one.id for one in self.job.ranks.values()}
         self.left = (self.left | others) & {one.id for one in processes}
         if self.left.issuperset(one.id for one in found.ranks.values()):
@@ -100,7 +105,8 @@ class _Search:
         return True
 
     def _is_recent(self, now_s: float, phase: JobPhase) -> bool:
-        interval_s = SCAN_S if self.job.ranks and phase is not JobPhase.STARTING else FIRST_SCANS_S
+        is_known = bool(self.job.ranks) and phase is not JobPhase.STARTING
+        interval_s = SCAN_S if is_known or self.misses > FIRST_SCANS else FIRST_SCANS_S
         return self.searched_s is not None and 0 <= now_s - self.searched_s < interval_s
 
     def report_missing(self) -> None:
@@ -123,7 +129,7 @@ class _Search:
 
     def forget(self) -> None:
         """Search for another job: this one has ended."""
-        self.job, self.members, self.searched_s = Job(), frozenset(), None
+        self.job, self.members, self.searched_s, self.misses = Job(), frozenset(), None, 0
 
 
 @dataclass(kw_only=True)

@@ -6,7 +6,7 @@ from tests.fakes.health import FakeHealth
 from tests.fakes.training_log import FakeTrainingLog
 from tests.job_world import World
 from tracker.app.health.follow import LogFollower, Reading
-from tracker.app.health.job_watch import CHECK_S, END_S, FIRST_SCANS_S, OUTLIVED_S, SCAN_S
+from tracker.app.health.job_watch import CHECK_S, END_S, FIRST_SCANS, FIRST_SCANS_S, OUTLIVED_S, SCAN_S
 from tracker.domain.health.failures import failures_of
 from tracker.domain.health.logs.streams import Stream
 from tracker.domain.health.logs.text import RawLine
@@ -216,3 +216,18 @@ def test_processes_are_of_the_run_that_logs_and_the_one_before_is_no_longer_trai
     world.start(21, 0)
     world.clock.advance(SCAN_S)
     assert watched("v1") == {"sft": "", "v0": "ended", "v1": "starting"}
+
+
+def test_a_machine_without_a_training_is_searched_less_often_after_some_minutes(world: World) -> None:
+    ranks = [world.processes.alive.pop(one) for one in world.ranks]
+    world.run(3600)
+    assert world.processes.searches < 3600 / SCAN_S + 2 * FIRST_SCANS
+    for one in ranks:
+        world.processes.start(one)
+    world.run(SCAN_S + 1)
+    assert world.state == "starting"
+    world.end(0, 1)
+    world.run(END_S + CHECK_S + 1)
+    before = world.processes.searches
+    world.run(60)
+    assert world.processes.searches - before >= 60 / FIRST_SCANS_S - 1  # it may be started again
