@@ -51,6 +51,8 @@ class Episode:
     lines: int = 0
     newest: TroubleLine | None = None
     progress: StepsAfter = field(default_factory=StepsAfter)
+    sizes: TroubleLine | None = None
+    """The last line with the sizes of a batch, if GPU memory ran out."""
     capture: str = ""
     """What its processes did, as text."""
 
@@ -113,6 +115,8 @@ class Episode:
         """Return the incident as known now; `ended_step`: where progress made it over."""
         cause, newest = self.cause, self.newest or self.cause
         others = [line for line in self.first_of.values() if line is not cause]
+        if self.sizes is not None and cause.trouble.name == self.sizes.trouble.name:
+            others.insert(0, self.sizes)
         return TrainingIncident(
             id=self.id,
             run_id=self.run_id,

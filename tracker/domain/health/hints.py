@@ -4,7 +4,6 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from tracker.domain.health.episodes import Episode
-from tracker.domain.health.logs.batch_sizes import has_sizes
 from tracker.domain.health.run_state import RunState
 from tracker.domain.health.series.kinds import NumberKind
 from tracker.domain.health.series.loss import SeriesFinding, SeriesName
@@ -17,14 +16,14 @@ PAUSES = 3
 """Pauses that are a habit, and no save."""
 _SILENT = "silent"
 _NCCL = "nccl"
-_OOM = "oom"
+OOM = "oom"
 _LEAK = "memory grew until it was full: look for a leak"
 _JOINT = (
     (SeriesName.THROUGHPUT, {_NCCL}, "the network between the processes is slow or broken"),
     (SeriesName.THROUGHPUT, {_SILENT}, "the training waits for data: look at data loading"),
     ("host_oom", {SeriesName.MEMORY}, _LEAK),
-    (_OOM, {SeriesName.MEMORY}, _LEAK),
-    (_OOM, set[str](), "memory did not grow before: this batch or this sequence length is too large"),
+    (OOM, {SeriesName.MEMORY}, _LEAK),
+    (OOM, set[str](), "memory did not grow before: this batch or this sequence length is too large"),
 )
 """Cause, what must be there with it, and what they say: the first that fits decides."""
 
@@ -66,16 +65,10 @@ def _hint_of_lines(run: RunState, episode: Episode) -> str:
 
 
 def _evidence(run: RunState, episode: Episode) -> str:
-    """Return how the memory grew before it was full, or else the sizes of the last batch; "" if neither is known."""
-    if episode.cause.trouble.name != _OOM:
+    """Return how the memory grew before it was full; "" if it did not, or is not known."""
+    if episode.cause.trouble.name != OOM:
         return ""
-    for finding in run.findings:
-        if finding.name == SeriesName.MEMORY:
-            return text_of(finding)
-    for line in reversed(episode.context):
-        if has_sizes(line):
-            return f"last sizes: {line.strip()}"
-    return ""
+    return next((text_of(finding) for finding in run.findings if finding.name == SeriesName.MEMORY), "")
 
 
 def _wait_s(run: RunState, cause: TroubleClass) -> float:

@@ -18,7 +18,7 @@ from itertools import islice
 from tracker.domain.health.branches import goes_back, is_after_incident, remember
 from tracker.domain.health.code_rules import CodeRules, ReadLine, hit_of_finding, read_line
 from tracker.domain.health.episodes import Episode, begun
-from tracker.domain.health.hints import hint_of_finding, incident_in
+from tracker.domain.health.hints import OOM, hint_of_finding, incident_in
 from tracker.domain.health.line_rules import (
     NAN,
     Fits,
@@ -103,7 +103,7 @@ class RunLog:
         plain = plain_line(line.text)
         if not plain:
             return
-        state.take_line(plain)
+        state.take_line(plain, line.number)
         self._newest = state
         if stream.rank is not None:
             self._of_rank[stream.rank] = state
@@ -296,8 +296,11 @@ class RunLog:
         if run.episode is None:
             run.episodes += 1
             run.episode = begun(run.run_id, run.episodes, is_history=is_history)
-        run.episode.join(found, lambda: tuple(map(self._shown_indented, state.before_failure())))
+        run.episode.join(found, lambda: tuple(map(self._shown_indented, state.recent)))
         run.episode.wait_for_progress(run.steps.last)
+        if found.trouble.name == OOM and state.sizes is not None:
+            sizes = replace(found, number=state.sizes.number, text=self._shown(state.sizes.text))
+            run.episode.sizes = run.episode.sizes or sizes
         if self.hits is not None:
             self.hits.append((run.episode.id, found))
         return run.episode

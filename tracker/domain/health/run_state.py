@@ -11,6 +11,7 @@ from tracker.domain.health.logs.batch_sizes import has_sizes
 from tracker.domain.health.logs.progress_bars import Bar
 from tracker.domain.health.logs.row_reader import RowReader
 from tracker.domain.health.logs.step_lines import StepRow
+from tracker.domain.health.logs.text import RawLine
 from tracker.domain.health.logs.thinning import CurveThinner
 from tracker.domain.health.processes.pace import JobPace
 from tracker.domain.health.series.kinds import loss_in
@@ -112,7 +113,7 @@ class StreamState:
     """Last step and branch of each rank that prints to it, by its number; "" for lines that name none."""
     recent: deque[str] = field(default_factory=lambda: deque(maxlen=CONTEXT_LINES))
     """Newest lines, without colours."""
-    sizes: str = ""
+    sizes: RawLine | None = None
     """Newest line that names sizes of a batch."""
     after: int = 0
     """Incidents of lines in its run that began before it."""
@@ -129,19 +130,14 @@ class StreamState:
     def masked(self, mask: Callable[[str], str]) -> StreamState:
         """Return it with the lines as they may be stored."""
         recent = deque(map(mask, self.recent), maxlen=CONTEXT_LINES)
-        return replace(self, recent=recent, sizes=mask(self.sizes))
+        sizes = None if self.sizes is None else self.sizes._replace(text=mask(self.sizes.text))
+        return replace(self, recent=recent, sizes=sizes)
 
-    def take_line(self, line: str) -> None:
+    def take_line(self, text: str, number: int) -> None:
         """Remember a line, without colours."""
-        self.recent.append(line)
-        if has_sizes(line):
-            self.sizes = line
-
-    def before_failure(self) -> tuple[str, ...]:
-        """Return the newest lines; the oldest one gives way to the sizes of the batch, if these came before it."""
-        if not self.sizes or self.sizes in self.recent:
-            return tuple(self.recent)
-        return (self.sizes, *tuple(self.recent)[1:])
+        self.recent.append(text)
+        if has_sizes(text):
+            self.sizes = RawLine(number=number, text=text)
 
 
 @dataclass(kw_only=True)

@@ -61,22 +61,25 @@ def test_bars_of_one_log_give_the_step_of_losses_in_another() -> None:
 
 _ERRORS = StreamState()
 
-SIZES: dict[str, tuple[list[str], str]] = {
-    "before a long traceback": (["input_ids torch.Size([8, 4096])", *TRACEBACK], "last sizes: input_ids torch.Size([8"),
-    "the newest of several": (["seq_len: 512", "seq_len: 16384"], "last sizes: seq_len: 16384"),
-    "of a batch on each device": (["  Instantaneous batch size per device = 8"], "last sizes: Instantaneous batch"),
-    "beside memory that grew": (
-        [f"step {k} | loss: 2.5 | memory: {k / 4}" for k in range(100, 300)],
-        "look for a leak; memory 2",
-    ),
-    "none": (["block: 7 of 9", "shape of the data is unknown", "batch 17"], ""),
+SIZES: dict[str, tuple[list[str], list[int]]] = {
+    "before a long traceback": (["input_ids torch.Size([8, 4096])", *TRACEBACK], [1]),
+    "the newest of several": (["seq_len: 512", "seq_len: 16384"], [2]),
+    "of a batch on each device": (["Instantaneous batch size per device = 8", "Gradient steps = 4"], [1]),
+    "none": (["block: 7 of 9", "shape of the data is unknown", "batch 17"], []),
 }
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_memory_that_is_full_has_the_evidence_why(name: str) -> None:
-    lines, expected = SIZES[name]
+def test_the_sizes_of_the_last_batch_are_evidence_of_a_full_memory(name: str) -> None:
+    lines, numbers = SIZES[name]
+    log = read_log([*lines, OOM, OOM], RunLog(rules=load_line_rules(), state=RunState()))
+    (one,) = log.incidents()
+    assert [line.number for line in one.evidence] == [len(lines) + 1, *numbers]
+    assert [line.text for line in one.evidence] == [OOM, *(lines[number - 1] for number in numbers)]
+
+
+def test_the_hint_says_how_memory_grew() -> None:
+    lines = [f"step {k} | loss: 2.5 | memory: {k / 4}" for k in range(100, 300)]
     log = read_log([*lines, OOM], RunLog(rules=load_line_rules(), state=RunState()))
     (one,) = log.incidents()
-    assert expected in one.hint
-    assert ("last sizes" in one.hint) == ("last sizes" in expected)
+    assert "memory grew until it was full: look for a leak; memory 2" in one.hint
