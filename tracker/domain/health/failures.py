@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 from statistics import mean
 
@@ -44,12 +45,16 @@ def failures_of_runs(runs: Iterable[tuple[Sequence[TrainingIncident], Iterable[i
     failures = lost = 0
     gaps_h: list[float] = []
     for incidents, checkpoints in runs:
-        saved, ended = sorted(checkpoints), [one for one in incidents if is_failure(one)]
-        counts.update(one.name for one in incidents)
-        lasting.update(one.name for one in incidents if not one.is_over)
-        failures += len(ended)
-        lost += sum(lost_steps(one, saved) for one in ended)
-        gaps_h += _gaps_h(ended)
+        saved, times = sorted(checkpoints), list[datetime]()
+        for one in incidents:
+            counts[one.name] += 1
+            lasting[one.name] += not one.is_over
+            if is_failure(one):
+                failures += 1
+                lost += lost_steps(one, saved)
+                if not one.is_history:  # those were read long after they occurred
+                    times.append(one.seen_at)
+        gaps_h += _gaps_h(sorted(times))
     return Failures(
         classes=tuple(
             ClassCount(name=name, incidents=count, open=lasting[name]) for name, count in counts.most_common()
@@ -60,9 +65,8 @@ def failures_of_runs(runs: Iterable[tuple[Sequence[TrainingIncident], Iterable[i
     )
 
 
-def _gaps_h(ended: Sequence[TrainingIncident]) -> list[float]:
-    """Return the times between failures; those of the past are left out: they were read long after they occurred."""
-    times = sorted(one.seen_at for one in ended if not one.is_history)
+def _gaps_h(times: Sequence[datetime]) -> list[float]:
+    """Return the hours between two failures each."""
     return [(later - before).total_seconds() / 3600 for before, later in pairwise(times)]
 
 

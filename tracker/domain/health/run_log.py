@@ -298,12 +298,15 @@ class RunLog:
             run.episode = begun(run.run_id, run.episodes, is_history=is_history)
         run.episode.join(found, lambda: tuple(map(self._shown_indented, state.recent)))
         run.episode.wait_for_progress(run.steps.last)
-        if found.trouble.name == OOM and state.sizes is not None:
-            sizes = replace(found, number=state.sizes.number, text=self._shown(state.sizes.text))
-            run.episode.sizes = run.episode.sizes or sizes
+        self._note_sizes(run.episode, found, state.sizes)
         if self.hits is not None:
             self.hits.append((run.episode.id, found))
         return run.episode
+
+    def _note_sizes(self, episode: Episode, found: TroubleLine, sizes: RawLine | None) -> None:
+        """Note the sizes of the batch for which the memory of a GPU was too small."""
+        if found.trouble.name == OOM and sizes is not None and episode.sizes is None:
+            episode.sizes = replace(found, number=sizes.number, text=self._shown(sizes.text))
 
     def _shown(self, text: str) -> str:
         return shortened(one_line(self.mask(text)), TEXT_CHARS)

@@ -1,8 +1,7 @@
 """`tracker incidents`: what went wrong in the training itself."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -65,25 +64,31 @@ def list_incidents(*, run: str | None, config_path: Path, is_all: bool, as_json:
     history, pinned = project.history, project.pinned_steps()
     known = history.followed_runs()
     runs = known if run is None else (named_run(known, run),)
-    of_runs = {name: [one for one in history.training_incidents(name) if one.run_id == name] for name in runs}
-    saved = {
-        name: _evaluated_steps(history, name) | pinned.get(name, frozenset())
-        for name, incidents in of_runs.items()
-        if incidents
-    }
-    incidents = tuple(chain.from_iterable(of_runs.values()))
-    view = IncidentsView(
-        incidents=incidents if is_all else tuple(filter(_is_worth_a_look, incidents)),
-        failures=failures_of_runs((of_runs[name], steps) for name, steps in saved.items()),
-        runs={name: failures_of(of_runs[name], steps) for name, steps in saved.items()},
-    )
+    whole = _incidents_of(history, runs, pinned)
+    view = whole if is_all else replace(whole, incidents=tuple(filter(_is_worth_a_look, whole.incidents)))
     if as_json:
         print_json(view)
     elif known:
-        _print(Console(), view, hidden=len(incidents) - len(view.incidents), is_all=is_all)
+        _print(Console(), view, hidden=len(whole.incidents) - len(view.incidents), is_all=is_all)
         _print_standing(Console(), history, runs)
     else:
         click.echo("no log was read yet: `tracker watch` follows those below run.output_dir and in [health] logs")
+
+
+def _incidents_of(history: RunHistory, runs: Sequence[str], pinned: Mapping[str, frozenset[int]]) -> IncidentsView:
+    """Return all incidents of runs; `pinned`: steps of the checkpoints of each that are pinned."""
+    of_runs: dict[str, tuple[list[TrainingIncident], set[int]]] = {}
+    for name in runs:
+        found = [one for one in history.training_incidents(name) if one.run_id == name]
+        if found:
+            evaluated = {record.plan.checkpoint.step for record in history.records(name)}
+            of_runs[name] = found, evaluated | pinned.get(name, frozenset())
+    incidents: list[TrainingIncident] = []
+    costs: dict[str, Failures] = {}
+    for name, (found, saved) in of_runs.items():
+        incidents += found
+        costs[name] = failures_of(found, saved)
+    return IncidentsView(incidents=tuple(incidents), failures=failures_of_runs(of_runs.values()), runs=costs)
 
 
 def _is_worth_a_look(incident: TrainingIncident) -> bool:
@@ -145,7 +150,3 @@ def _named(history: RunHistory, incident_id: str) -> TrainingIncident:
         return next(iter(found.values()))
     what = "no incident has" if not found else f"{len(found)} incidents have"
     raise ConfigError(f"{what} the id {incident_id!r}", hint="see `tracker incidents --all` for the ids")
-
-
-def _evaluated_steps(history: RunHistory, run: str) -> set[int]:
-    return {record.plan.checkpoint.step for record in history.records(run)}
