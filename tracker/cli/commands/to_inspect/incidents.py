@@ -50,7 +50,7 @@ class _ListByDefault(click.Group):
 
 @click.group("incidents", cls=_ListByDefault)
 def command() -> None:
-    """Show what went wrong in the training itself, by its logs, and close it. Without a command: list."""
+    """Show what went wrong in a training, by its logs and processes. Without a command: list."""
 
 
 @command.command(_LIST)
@@ -59,7 +59,10 @@ def command() -> None:
 @click.option("--all", "is_all", is_flag=True, help="Also those that are over, or were there before the first start.")
 @json_option(IncidentsView)
 def list_incidents(*, run: str | None, config_path: Path, is_all: bool, as_json: bool) -> None:
-    """List the incidents of RUN, or of all runs, that last or deserved an alert."""
+    """List incidents of RUN, or of all runs.
+
+    Without --all, those that last or deserved an alert.
+    """
     project = open_project(config_path)
     history, pinned = project.history, project.pinned_steps()
     known = history.followed_runs()
@@ -133,7 +136,10 @@ def show_incident(*, incident_id: str, config_path: Path, as_json: bool) -> None
 @click.option("--reason", required=True, help="Why it needs no attention; it stays on record.")
 @config_option
 def dismiss_incident(*, incident_id: str, reason: str, config_path: Path) -> None:
-    """Close the incident ID: its alert is resolved, and further lines of it raise none."""
+    """Close the incident ID, and resolve its alert.
+
+    Further lines of it raise none.
+    """
     history = open_project(config_path).history
     if not reason.strip():
         raise ConfigError("--reason is empty", hint="pass --reason TEXT; `tracker incidents show` shows it")
