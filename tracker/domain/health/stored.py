@@ -6,7 +6,7 @@ from datetime import datetime
 
 from tracker.domain.health.logs.cursor import Cursor
 from tracker.domain.health.run_state import RunState, StreamState
-from tracker.domain.records.training import TrainingIncident, TroubleSource
+from tracker.domain.records.training import Severity, TrainingIncident, TroubleSource
 from tracker.domain.records.types import CurvePoint
 
 
@@ -59,6 +59,7 @@ class RunProgress:
     """Numbers of the whole training, by the names that the trainer printed."""
 
 
+FAILED = "failed"
 _HUNG = "hung"
 _HANGS = {"stopped": "stopped", "dead_rank": "dead rank"}
 """States of classes that say more than `_HUNG`."""
@@ -72,17 +73,18 @@ def progress_of(run_id: str, state: RunState, read_at: datetime, changes: int) -
         last_step=state.steps.reached,
         productive_share=state.tempo.productive_share(),
         changes=changes,
-        state=_hang_of(state) or state.pace.state,
+        state=_trouble_of(state) or state.pace.state,
         usual_s=state.pace.usual_s or None,
         summary=state.steps.summary,
     )
 
 
-def _hang_of(state: RunState) -> str:
-    """Return how a training makes no progress; empty: it does, or it has ended."""
+def _trouble_of(state: RunState) -> str:
+    """Return how a training makes no progress; empty: it does, or it is known how its processes ended."""
     if state.episode is None or state.pace.ended:
         return ""
     trouble = state.episode.cause.trouble
-    if trouble.source is not TroubleSource.PROCESS or trouble.is_terminal:
-        return ""
-    return _HANGS.get(trouble.name, _HUNG)
+    if trouble.is_terminal:
+        is_certain = trouble.severity is Severity.ALERT and not trouble.wait_s
+        return FAILED if is_certain and state.pace.job else ""
+    return _HANGS.get(trouble.name, _HUNG) if trouble.source is TroubleSource.PROCESS else ""

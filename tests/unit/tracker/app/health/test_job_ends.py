@@ -231,3 +231,15 @@ def test_a_machine_without_a_training_is_searched_less_often_after_some_minutes(
     before = world.processes.searches
     world.run(60)
     assert world.processes.searches - before >= 60 / FIRST_SCANS_S - 1  # it may be started again
+
+
+def test_a_training_whose_log_ends_with_a_crash_has_failed_before_its_processes_end(world: World) -> None:
+    world.train(6)
+    assert world.state == "training"
+    world.print("ValueError: caught, perhaps")
+    assert world.state == "training"
+    world.print("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB")
+    assert world.state == "failed"
+    for step in (7, 8, 9):
+        world.print(f"step {step}/1000 | loss 2.5")
+    assert world.state == "training"
