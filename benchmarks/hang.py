@@ -81,6 +81,7 @@ class Healthy:
                 self.reported.append(text)
                 yield text
             ended_s = time.time()
+            watcher.close()
             threading.Event().wait(alone_s)
             steps = read_steps(times)
         watched = [one for one in steps if begun_s < one.ended_s - one.seconds and one.ended_s < ended_s]

@@ -28,12 +28,12 @@ from tracker.wiring.agent import READ_S, follower_of
 class CountedProcesses(SystemProcesses):
     """The processes of this machine."""
 
-    samples_with_stacks = 0
+    samplings = 0
 
-    def samples(self, ids: Iterable[ProcessId], *, with_stacks: bool) -> Mapping[ProcessId, Sample]:
+    def samples(self, ids: Iterable[ProcessId]) -> Mapping[ProcessId, Sample]:
         """Return what processes do now."""
-        self.samples_with_stacks += with_stacks
-        return super().samples(ids, with_stacks=with_stacks)
+        self.samplings += 1
+        return super().samples(ids)
 
 
 @dataclass(kw_only=True)
@@ -68,7 +68,7 @@ class Watcher:
     @property
     def stacks(self) -> int:
         """How often all stacks were read."""
-        return self.processes.samples_with_stacks
+        return self.processes.samplings
 
     def watch(self, seconds: float) -> Iterator[str]:
         """Watch, as often as the agent does; yield each incident when it is reported."""
@@ -86,7 +86,10 @@ class Watcher:
                     yield f"reported {at}, {run.state.pace}:\n{what}"
             threading.Event().wait(READ_S)
         self.cpu_share = (used_cpu_s() - used_s) / (time.monotonic() - begun_s)
-        self.follower.log.close()
+
+    def close(self) -> None:
+        """Close the logs."""
+        self.follower.close()
 
 
 def used_cpu_s() -> float:

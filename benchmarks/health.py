@@ -44,7 +44,7 @@ from tracker.wiring.agent import SETTINGS_VARIABLE, settings_text
 SHARED = Path(__file__).parents[2] / "shared" / "data" / "train_logs"
 LINES, ROUNDS = 200_000, 3
 MILLION = 1_000_000
-PER_S, FOR_S = 100, 20
+PER_S, FOR_S, SETTLES_S = 100, 60, 5
 PATIENCE_S = 300.0
 
 
@@ -121,6 +121,7 @@ def agent_costs(folder: Path, lines: list[str]) -> Iterator[str]:
                 file.write("\n".join(lines[: min(len(lines), MILLION - start)]) + "\n")
         _wait_until_read(folder, log)
         yield f"the agent takes {process.memory_info().rss / 2**20:.0f} MB after a million lines"
+        threading.Event().wait(SETTLES_S)
         before_s = sum(process.cpu_times()[:2])
         _grow(log)
         yield f"and {100 * (sum(process.cpu_times()[:2]) - before_s) / FOR_S:.1f} % of a core at {PER_S} lines a second"

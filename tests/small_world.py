@@ -232,7 +232,7 @@ def _live(home: Path, number: int) -> None:
         watch(watching, WatchState(), clock=clock, keep_workers=keep_workers, stop=rule, show=lambda *_: None)
     while world.tracking.flush():
         clock.advance(400.0)
-    for part in (alerting, source, agent.log):
+    for part in (alerting, source, agent):
         part.close()
 
 

@@ -96,7 +96,9 @@ GROWTH = 40
 
 def agent_of(home: Path, database: Engine, clock: FakeClock) -> LogFollower:
     settings = AgentSettings(run="run", output_dir=str(home / "out"), patterns=(), rules=load_line_rules())
-    return follower_of(settings, database, clock)
+    agent = follower_of(settings, database, clock)
+    agent.reading = replace(agent.reading, save_every_s=0.0)  # here, a watch ends with the last line of the training
+    return agent
 
 
 def print_more(home: Path) -> None:

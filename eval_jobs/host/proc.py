@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
+MAX_BYTES = 1 << 20
+"""Of a file that is read: only a list of arguments can be longer."""
 _FIRST_NAMESPACE = "pid:[4026531836]"
 """Of the machine itself: PROC_PID_INIT_INO in include/linux/proc_ns.h."""
 
@@ -41,9 +43,8 @@ def is_visible() -> bool:
 
 def stat(pid: int) -> ProcessStat | None:
     """Return the state of process `pid`; None if there is no such process."""
-    try:
-        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
-    except OSError:
+    text = text_of(pid, "stat")
+    if not text:
         return None
     # The name in parentheses may itself contain spaces and parentheses: the fields start after the last one.
     fields = text.rpartition(")")[2].split()
@@ -58,11 +59,51 @@ def stat(pid: int) -> ProcessStat | None:
     )
 
 
+def pids() -> list[int]:
+    """Return the numbers of all processes that are visible, zombies included; none without /proc."""
+    try:
+        names = os.listdir(_PROC)  # noqa: PTH208 - see `_path`
+    except OSError:
+        return []
+    return [int(name) for name in names if name.isdigit()]
+
+
 def every_process() -> Iterator[ProcessStat]:
     """Yield all processes that are visible, zombies included."""
-    for entry in _PROC.iterdir():
-        if entry.name.isdigit() and (found := stat(int(entry.name))) is not None:
+    for pid in pids():
+        found = stat(pid)
+        if found is not None:
             yield found
+
+
+def text_of(pid: int, name: str) -> str:
+    """Return the text of /proc/PID/`name`; empty: it may not be read, or there is no such process."""
+    try:
+        with open(_path(pid, name), "rb") as file:  # noqa: PTH123 - see `_path`
+            return file.read(MAX_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def names_in(pid: int, name: str) -> list[str]:
+    """Return the names in the folder /proc/PID/`name`; none: it may not be read, or there is no such process."""
+    try:
+        return os.listdir(_path(pid, name))  # noqa: PTH208 - see `_path`
+    except OSError:
+        return []
+
+
+def link_of(pid: int | str, name: str) -> str:
+    """Return the text of the link /proc/PID/`name`; empty: it may not be read, or there is no such process."""
+    try:
+        return os.readlink(_path(pid, name))  # noqa: PTH115 - see `_path`
+    except OSError:
+        return ""
+
+
+def _path(pid: int | str, name: str) -> str:
+    """Return a place in /proc as text: thousands are read in a second, and a `Path` takes longer than the reading."""
+    return f"{_PROC}/{pid}/{name}"
 
 
 def is_running(pid: int, start_time: int) -> bool:
@@ -81,12 +122,12 @@ def own_start_time() -> int:
 
 def writes_to(pid: int, path: Path) -> bool:
     """Return whether the standard output or error of process `pid` is `path`, even if that file is deleted."""
-    return any(_link(pid, number).removesuffix(" (deleted)") == str(path) for number in (1, 2))
+    return any(link_of(pid, f"fd/{number}").removesuffix(" (deleted)") == str(path) for number in (1, 2))
 
 
 def error_file(pid: int) -> Path | None:
     """Return the file of the standard error of process `pid`, even if it is deleted; None if there is none."""
-    target = _link(pid, 2).removesuffix(" (deleted)")
+    target = link_of(pid, "fd/2").removesuffix(" (deleted)")
     if target.startswith("/"):
         return Path(target)
     return None
@@ -94,10 +135,7 @@ def error_file(pid: int) -> Path | None:
 
 def is_resource_tracker(pid: int) -> bool:
     """Return whether `pid` is Python's resource tracker for shared memory, which ends by itself after its parents."""
-    try:
-        return b"multiprocessing.resource_tracker" in (_PROC / str(pid) / "cmdline").read_bytes()
-    except OSError:
-        return False
+    return "multiprocessing.resource_tracker" in text_of(pid, "cmdline")
 
 
 def boot_id() -> str:
@@ -107,24 +145,14 @@ def boot_id() -> str:
 
 def this_machine() -> str:
     """Return an ID of this boot of this machine and this container, within which process IDs are valid."""
-    return f"{boot_id()} {os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - the link's text is no path
+    return f"{boot_id()} {link_of('self', 'ns/pid')}"
 
 
 def has_own_pids() -> bool:
     """Return whether this is a container in which process IDs are not those of the machine."""
-    try:
-        return os.readlink(_PROC / "self/ns/pid") != _FIRST_NAMESPACE  # noqa: PTH115 - the link's text is no path
-    except OSError:
-        return False
+    return link_of("self", "ns/pid") not in ("", _FIRST_NAMESPACE)
 
 
 def machine_hash() -> str:
     """Return a hash of this boot and container, short enough for a file name."""
     return hashlib.sha256(this_machine().encode()).hexdigest()[:16]
-
-
-def _link(pid: int, number: int) -> str:
-    try:
-        return os.readlink(f"/proc/{pid}/fd/{number}")  # noqa: PTH115 - the link's text may be no path
-    except OSError:
-        return ""

@@ -59,11 +59,7 @@ ALLOWED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "eval_jobs/host/cpu_placement.py": ("Path('/proc/thread-self/schedstat').read_text",),
         "eval_jobs/host/machine.py": ("path.open",),
         "eval_jobs/host/paths.py": ("MOUNTS.read_text",),
-        "eval_jobs/host/proc.py": (
-            "(_PROC / 'sys/kernel/random/boot_id').read_text",
-            "(_PROC / str(pid) / 'cmdline').read_bytes",
-            "(_PROC / str(pid) / 'stat').read_text",
-        ),
+        "eval_jobs/host/proc.py": ("(_PROC / 'sys/kernel/random/boot_id').read_text", "open"),
     },
     "read in parts, or limited by the lines around it": {
         "eval_jobs/host/local_http.py": ("connection.getresponse",),
@@ -81,11 +77,6 @@ ALLOWED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "tracker/adapters/mlflow/view.py": ("json.loads",),
         "tracker/adapters/processes/kernel_log.py": ("os.open",),
         "tracker/adapters/processes/stacks.py": ("json.loads",),
-        "tracker/adapters/processes/system.py": (
-            "(PROC / str(pid) / 'environ').open",
-            "(PROC / str(pid) / 'fdinfo' / descriptor).read_text",
-            "(PROC / str(pid) / 'wchan').read_text",
-        ),
         "tracker/adapters/result_files.py": ("json.loads", "yaml.load"),
         "tracker/adapters/trainer_files/documents.py": ("archive.open", "yaml.load", "zipfile.ZipFile"),
         "tracker/domain/tracking/verdict_note.py": ("json.loads",),

@@ -100,14 +100,16 @@ def test_all_processes_are_returned_with_what_identifies_them(machine: Machine, 
 
 
 def test_what_a_process_does_is_returned_until_it_has_ended(machine: Machine) -> None:
-    sample = machine.processes.samples([machine.process], with_stacks=False)[machine.process]
-    assert (sample.state, sample.stack) == (ProcessState.SLEEPING, None)
+    sample = machine.processes.samples([machine.process])[machine.process]
+    assert sample.state is ProcessState.SLEEPING
     assert sample.moved_bytes is not None
     another = ProcessId(pid=machine.process.pid, created_s=machine.process.created_s - 50)
-    states = machine.processes.samples([another, machine.process], with_stacks=False)
+    states = machine.processes.samples([another, machine.process])
     assert [states[one].state for one in (another, machine.process)] == [ProcessState.GONE, ProcessState.SLEEPING]
+    assert machine.processes.ended([another, machine.process]) == {another}
     machine.end()
-    gone = machine.processes.samples([machine.process], with_stacks=True)[machine.process]
+    assert machine.processes.ended([machine.process]) == {machine.process}
+    gone = machine.processes.samples([machine.process])[machine.process]
     assert gone.state is ProcessState.GONE
     assert machine.process not in [one.id for one in machine.processes.all()]
 
@@ -115,10 +117,12 @@ def test_what_a_process_does_is_returned_until_it_has_ended(machine: Machine) ->
 def test_the_end_of_a_process_that_was_waited_for_is_known(machine: Machine) -> None:
     before_s = time.time()
     assert machine.processes.exits([machine.process]) == {}
+    assert machine.processes.ended([machine.process]) == frozenset()
     machine.end()
     while not (found := machine.processes.exits([machine.process])):
         time.sleep(0.01)
     assert before_s <= found[machine.process] <= time.time()
+    assert machine.processes.ended([machine.process]) == {machine.process}
     never = ProcessId(pid=machine.process.pid, created_s=1.5)
     assert machine.processes.exits([never]) == {}
 
@@ -132,7 +136,7 @@ def test_a_stack_names_the_function_and_does_not_stop_the_process(tmp_path: Path
     requires_package("py-spy")
     with sleeping(tmp_path) as child:
         one = ProcessId(pid=child.pid, created_s=created_s(child.pid))
-        sample = SystemProcesses().samples([one], with_stacks=True)[one]
+        sample = SystemProcesses().samples([one])[one]
         assert sample.stack is not None
         assert [frame.function for frame in sample.stack][:2] == ["wait_for_others", "<module>"]
         assert psutil.Process(child.pid).status() == psutil.STATUS_SLEEPING
@@ -219,7 +223,7 @@ def test_the_number_of_a_process_that_was_used_before_and_a_clock_that_is_set_co
         (found,) = [one for one in processes.all() if one.id.pid == child.pid]
         boot_s = psutil.boot_time()
         monkeypatch.setattr("psutil._pslinux.boot_time", lambda: boot_s + 3600)
-        assert processes.samples([found.id], with_stacks=False)[found.id].state is ProcessState.SLEEPING
+        assert processes.samples([found.id])[found.id].state is ProcessState.SLEEPING
         assert found in processes.all()
         monkeypatch.setattr("tracker.adapters.processes.system.created_s", lambda pid: created_s(pid) + 5)
         (other,) = [one for one in processes.all() if one.id.pid == child.pid]
@@ -272,7 +276,8 @@ def test_a_process_that_is_dead_and_that_its_parent_keeps_is_left_out(tmp_path: 
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert found not in processes.all()
-        assert processes.samples([found.id], with_stacks=False)[found.id].state is ProcessState.ZOMBIE
+        assert processes.samples([found.id])[found.id].state is ProcessState.ZOMBIE
+        assert processes.ended([found.id]) == {found.id}
 
 
 def test_ends_are_noticed_of_many_more_processes_than_are_waited_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,12 +311,11 @@ def test_a_process_whose_settings_file_hangs_is_read_again(tmp_path: Path, monke
 def test_without_proc_nothing_is_known_and_nothing_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     none = tmp_path / "none"
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(none))
-    for place in ("eval_jobs.host.proc._PROC", "tracker.adapters.processes.system.PROC"):
-        monkeypatch.setattr(place, none)
+    monkeypatch.setattr("eval_jobs.host.proc._PROC", none)
     monkeypatch.setattr("tracker.adapters.processes.system.ROOT", none)
     processes, one = SystemProcesses(), ProcessId(pid=1, created_s=1.0)
     assert processes.all() == ()
-    assert processes.samples([one], with_stacks=True)[one].state is ProcessState.GONE
+    assert processes.samples([one])[one].state is ProcessState.GONE
     assert processes.exits([one]) == {}
     assert processes.memory_kills([one]) == 0
     used = SystemMachine(root=none, kernel=KernelLog(path=none)).usage([one])

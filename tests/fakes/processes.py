@@ -34,8 +34,14 @@ class FakeProcesses:
         self.searches += 1
         return tuple(self.alive.values())
 
-    def samples(self, ids: Iterable[ProcessId], *, with_stacks: bool) -> Mapping[ProcessId, Sample]:
-        self.stacks_taken += with_stacks
+    def ended(self, ids: Iterable[ProcessId]) -> frozenset[ProcessId]:
+        return frozenset(one for one in ids if one not in self.alive or self._state(one) is ProcessState.ZOMBIE)
+
+    def _state(self, one: ProcessId) -> ProcessState:
+        return self.doing[one].state if one in self.doing else ProcessState.SLEEPING
+
+    def samples(self, ids: Iterable[ProcessId]) -> Mapping[ProcessId, Sample]:
+        self.stacks_taken += 1
         sleeping = Sample(state=ProcessState.SLEEPING, moved_bytes=0)
         return {one: self.doing.get(one, sleeping) if one in self.alive else GONE for one in ids}
 

@@ -83,8 +83,10 @@ OF_OTHER_LOGS = (
     "run.take_row(row, piece.stream, state)",
     "self._unstored.cursors[piece.path] = self.log.count_rest(piece.path) or piece.cursor",
     "self._waiting.add(run.run_id)",
+    "return sum(len(run.points) for run in self.runs.values()) >= POINTS_AT_ONCE",
+    "self._save(self._new_incidents())",
 )
-"""Nor these: contract/test_training_health.py and app/health/test_notices.py have them."""
+"""Nor these: contract/test_training_health.py, app/health/test_follow.py and test_notices.py have them."""
 NOT_HERE = (*OF_OTHER_LOGS, *AFTER_A_KILL, *OF_SWEEPS, *OF_CHANGED_SETTINGS, *OF_REJECTIONS, *OF_FAILURES)
 OF_STATEMENTS, BY_LOT = sized(8, 1000), sized(5, 40)
 SEED = 1

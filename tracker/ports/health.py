@@ -52,8 +52,14 @@ class Processes(Protocol):
     def all(self) -> tuple[SeenProcess, ...]:
         """Return all processes that may be seen; what may not be read of one is empty."""
 
-    def samples(self, ids: Iterable[ProcessId], *, with_stacks: bool) -> Mapping[ProcessId, Sample]:
-        """Return what each of these processes does now; one that has ended, or whose number is used again, is GONE."""
+    def ended(self, ids: Iterable[ProcessId]) -> frozenset[ProcessId]:
+        """Return which of these processes have ended; one that its parent has not waited for, too."""
+
+    def samples(self, ids: Iterable[ProcessId]) -> Mapping[ProcessId, Sample]:
+        """Return what each of these processes does now, with its stack.
+
+        One that has ended, or whose number is used again, is GONE.
+        """
 
     def exits(self, ids: Iterable[ProcessId]) -> Mapping[ProcessId, float]:
         """Return in Unix seconds when those of these have ended that were alive at an earlier call.

@@ -52,8 +52,10 @@ log = logging.getLogger(__name__)
 
 SETTINGS_VARIABLE = "TRACKER_AGENT_SETTINGS"
 KIND = "agent"
-READ_S = 1.0
-"""Seconds between two readings."""
+READ_S = 2.0
+"""Seconds between two readings: what an agent costs beside a training depends on their number."""
+SAVE_S = 4.0
+"""Seconds between two savings of points."""
 RETRY_S = 5.0
 TRIM_S = 120.0
 MAX_REPORTED = 10
@@ -95,6 +97,7 @@ def follower_of(settings: AgentSettings, engine: Database, clock: Clock, *, in_t
             fits=GuardedRules(),
             code=code_rules(settings.plugins),
             mask=lambda text: masked(without_keys(text), secrets),
+            save_every_s=SAVE_S,
         ),
         clock=clock,
         known=known,
@@ -218,9 +221,12 @@ class _Agent:
         self.machine.look(follower, watch.job, self.settings.run)
 
     def close(self) -> None:
-        """Close all logs."""
+        """Save what was read, and close all logs."""
         if self.follower is not None:
-            self.follower.log.close()
+            try:
+                self.follower.close()
+            except StoreError as error:
+                log.warning("%s; the next start reads the newest lines again", error)
 
 
 def _run(settings: AgentSettings, work_dir: Path, interrupts: Interrupts, nudged: Nudged | None) -> None:

@@ -45,6 +45,10 @@ class ExitWatch:
                     self._thread = thread
             return {one: self._ended_s[one] for one in wanted if one in self._ended_s}
 
+    def is_waiting(self, one: ProcessId) -> bool:
+        """Return whether a process is waited for, and lives."""
+        return self._waited.get(one, -1) >= 0
+
     def _forget_all_but(self, wanted: Collection[ProcessId]) -> None:
         for one in self._waited.keys() - wanted:
             descriptor = self._waited.pop(one)

@@ -20,4 +20,9 @@ def created_s(pid: int) -> float:
     found = proc.stat(pid)
     if found is None:
         raise psutil.NoSuchProcess(pid)
+    return started_s(found)
+
+
+def started_s(found: proc.ProcessStat) -> float:
+    """Return the same of a process whose state was read."""
     return found.start_time / _TICKS

@@ -12,18 +12,16 @@ import psutil
 from eval_jobs.host import proc
 from tracker.adapters.host.cgroups import memory_folder, memory_kills
 from tracker.adapters.processes.ends import ExitWatch
-from tracker.adapters.processes.identity import created_s
+from tracker.adapters.processes.identity import created_s, started_s
 from tracker.adapters.processes.settings_files import SettingsFiles
 from tracker.adapters.processes.stacks import Stacks
 from tracker.domain.health.processes.seen import NAMES, ProcessId, ProcessState, Sample, SeenProcess, StackFrame
 
 ROOT = Path("/")
-PROC = Path("/proc")
 MAX_ARGUMENTS = 2_000
 NO_TIME = "there was no time to read it"
 _STANDARD = frozenset(("0", "1", "2"))
 _NO_FILES = ("/dev/", "/proc/", "/sys/", "/memfd:")
-MAX_ENVIRONMENT = 256 << 10
 _STATES = {
     psutil.STATUS_RUNNING: ProcessState.RUNNING,
     psutil.STATUS_SLEEPING: ProcessState.SLEEPING,
@@ -75,9 +73,9 @@ class SystemProcesses:
     def all(self) -> tuple[SeenProcess, ...]:
         """Return all processes; see `ports.Processes`."""
         found: dict[int, _Known] = {}
-        for pid in _pids():
+        for pid in proc.pids():
             with suppress(psutil.Error, OSError):
-                created, program = created_s(pid), _program(pid)
+                created, program = created_s(pid), proc.link_of(pid, "exe")
                 if not program and _is_dead(pid):
                     continue  # of an earlier start, whose parent does not know
                 known = self._seen.get(pid)
@@ -94,11 +92,13 @@ class SystemProcesses:
         whole = replace(process, settings=settings or (), script=script or ())
         return _Known(process=whole, program=program, is_whole=settings is not None and script is not None)
 
-    def samples(self, ids: Iterable[ProcessId], *, with_stacks: bool) -> Mapping[ProcessId, Sample]:
+    def ended(self, ids: Iterable[ProcessId]) -> frozenset[ProcessId]:
+        """Return which processes have ended; see `ports.Processes`."""
+        return frozenset(one for one in ids if not self.ends.is_waiting(one) and not _is_alive(one))
+
+    def samples(self, ids: Iterable[ProcessId]) -> Mapping[ProcessId, Sample]:
         """Return what processes do now; see `ports.Processes`."""
         wanted = tuple(ids)
-        if not with_stacks:
-            return {one: _sample(one) for one in wanted}
         stacks = self.stacks.of([one.pid for one in wanted])
         return {one: _with_stack(_sample(one), stacks.get(one.pid, NO_TIME)) for one in wanted}
 
@@ -113,12 +113,6 @@ class SystemProcesses:
         return sum(memory_kills(folder) for folder in set(self._cgroups.values()) if folder is not None)
 
 
-def _pids() -> list[int]:
-    with suppress(psutil.Error, OSError):
-        return psutil.pids()
-    return []
-
-
 def _cgroup(one: ProcessId) -> Path | None:
     with suppress(OSError):
         return memory_folder(ROOT, one.pid)
@@ -130,16 +124,9 @@ def _is_dead(pid: int) -> bool:
     return found is None or not found.alive
 
 
-def _network(pid: int) -> str:
-    with suppress(OSError):
-        return str((PROC / str(pid) / "ns" / "net").readlink())
-    return ""
-
-
-def _program(pid: int) -> str:
-    with suppress(OSError):
-        return str((PROC / str(pid) / "exe").readlink())
-    return ""
+def _is_alive(one: ProcessId) -> bool:
+    found = proc.stat(one.pid)
+    return found is not None and found.alive and started_s(found) == one.created_s
 
 
 def _seen(process: psutil.Process, created: float) -> SeenProcess:
@@ -158,20 +145,17 @@ def _seen(process: psutil.Process, created: float) -> SeenProcess:
         folder=folder,
         variables=_variables(process.pid),
         outputs=_outputs(process.pid),
-        network=_network(process.pid),
+        network=proc.link_of(process.pid, "ns/net"),
     )
 
 
 def _variables(pid: int) -> dict[str, str]:
     """Return the listed variables of a process; the others are not kept."""
     found = {}
-    with suppress(OSError, ValueError):
-        with (PROC / str(pid) / "environ").open("rb") as file:
-            entries = file.read(MAX_ENVIRONMENT).split(b"\0")
-        for entry in entries:
-            name, _, value = entry.partition(b"=")
-            if name.decode(errors="replace") in NAMES:
-                found[name.decode()] = value.decode(errors="replace")
+    for entry in proc.text_of(pid, "environ").split("\0"):
+        name, _, value = entry.partition("=")
+        if name in NAMES:
+            found[name] = value
     return found
 
 
@@ -179,29 +163,26 @@ def _outputs(pid: int) -> tuple[str, ...]:
     """Return the files that stdout and stderr are; only the names are read: a file server may hang."""
     found = []
     for descriptor in ("1", "2"):
-        with suppress(OSError):
-            path = str((PROC / str(pid) / "fd" / descriptor).readlink())
-            if path.startswith("/") and not path.startswith("/dev/"):
-                found.append(path)
+        path = proc.link_of(pid, f"fd/{descriptor}")
+        if path.startswith("/") and not path.startswith("/dev/"):
+            found.append(path)
     return tuple(dict.fromkeys(found))
 
 
 def _writes(pid: int) -> tuple[str, ...]:
     """Return the files that a process holds open for writing, but for its output; no file is touched."""
     found: set[str] = set()
-    with suppress(OSError):
-        for link in (PROC / str(pid) / "fd").iterdir():
-            with suppress(OSError):
-                path = str(link.readlink())
-                is_file = path.startswith("/") and not path.startswith(_NO_FILES)
-                if is_file and link.name not in _STANDARD and _is_written(pid, link.name):
-                    found.add(path)
+    for name in proc.names_in(pid, "fd"):
+        if name in _STANDARD:
+            continue
+        path = proc.link_of(pid, f"fd/{name}")
+        if path.startswith("/") and not path.startswith(_NO_FILES) and _is_written(pid, name):
+            found.add(path)
     return tuple(sorted(found))
 
 
 def _is_written(pid: int, descriptor: str) -> bool:
-    text = (PROC / str(pid) / "fdinfo" / descriptor).read_text()
-    flags = re.search(r"^flags:\s*([0-7]+)$", text, re.MULTILINE)
+    flags = re.search(r"^flags:\s*([0-7]+)$", proc.text_of(pid, f"fdinfo/{descriptor}"), re.MULTILINE)
     return flags is not None and bool(int(flags[1], 8) & (os.O_WRONLY | os.O_RDWR))
 
 
@@ -218,7 +199,7 @@ def _sample(one: ProcessId) -> Sample:
             state = _STATES.get(process.status(), ProcessState.SLEEPING)
             times = process.cpu_times()
     except (psutil.Error, OSError) as error:
-        is_gone = isinstance(error, psutil.NoSuchProcess) or not (PROC / str(one.pid)).exists()
+        is_gone = isinstance(error, psutil.NoSuchProcess) or proc.stat(one.pid) is None
         return Sample(state=ProcessState.GONE if is_gone else ProcessState.UNKNOWN)
     return Sample(
         state=state,
@@ -237,7 +218,5 @@ def _moved_bytes(process: psutil.Process) -> int | None:
 
 
 def _waits_in(pid: int) -> str:
-    with suppress(OSError, ValueError):
-        name = (PROC / str(pid) / "wchan").read_text().strip()
-        return "" if name == "0" else name
-    return ""
+    name = proc.text_of(pid, "wchan").strip()
+    return "" if name == "0" else name

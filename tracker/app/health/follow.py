@@ -31,12 +31,14 @@ from tracker.domain.records.types import CurvePoint
 if TYPE_CHECKING:  # the ports of the whole program import the statistics, and an agent stays small
     from tracker.ports.health import HealthStore, TrainingLog
 
-PASS_CHARS = 2 << 20
+PASS_CHARS = 4 << 20
 """Text that one pass reads, in readings of which each holds few lines in memory."""
 READING_CHARS = 64 << 10
 """Of one reading: after less, nothing else is likely to wait."""
 ROW_CHARS = 100
 """That a row of a log without text counts as."""
+POINTS_AT_ONCE = 1_000
+"""Unsaved points after which none wait for `save_every_s`."""
 QUIET_S = 600.0
 """Seconds without a new line after which the newest points are published although a thinned curve would omit them."""
 
@@ -53,6 +55,8 @@ class Reading:
     """Returns a text of a log without secrets."""
     code: CodeRules | None = None
     """Rules of other packages."""
+    save_every_s: float = 0.0
+    """Between two savings of points and positions; a new or changed incident is saved at once, with all of them."""
 
     def of_stream(self, path: str, known: StreamState | None, *, after: int = 0) -> StreamState:
         """Return the state of a log that was read so far, or of a new one; `after`: incidents before that."""
@@ -80,6 +84,10 @@ class _Unstored:
     """Of the logs that were read, by path."""
     newest: dict[str, Stream] = field(default_factory=dict)
     """The log that was read last, by run id."""
+    has_failed: bool = False
+    """Whether it was to be saved: nothing is read before it is."""
+    since_s: float | None = None
+    """When the last part was saved; None: none was, by this process."""
 
 
 @dataclass(kw_only=True)
@@ -104,21 +112,30 @@ class LogFollower:
     _quiet_since_s: float | None = None
 
     def follow(self) -> bool:
-        """Do one pass; return whether there was anything new that was stored.
+        """Do one pass; return whether anything new was saved.
 
         Raises:
-            StoreError: nothing was stored. The next pass stores it, and reads nothing before that.
+            StoreError: nothing was saved. The next pass saves it, and reads nothing before that.
         """
-        if not self._unstored.newest:
+        if not self._unstored.has_failed:
             self._read()
         if not self._unstored.newest:
             return False
-        news = self._news()
-        is_stored = self.store.save(news)
-        self.is_replaced = not is_stored
-        if is_stored:
-            self._forget(news)
-        return is_stored
+        incidents = self._new_incidents()
+        is_due = bool(incidents) or self._is_due()
+        return is_due and self._save(incidents)
+
+    def close(self) -> None:
+        """Save what waits to be saved, and release all files.
+
+        Raises:
+            StoreError: it was not saved. The next process reads it again.
+        """
+        try:
+            if self._unstored.newest:
+                self._save(self._new_incidents())
+        finally:
+            self.log.close()
 
     def run_of(self, run_id: str) -> RunLog:
         """Return the reader of a run."""
@@ -191,14 +208,37 @@ class LogFollower:
                 run.points += released
                 self.touch(run_id)
 
-    def _news(self) -> ReadNow:
+    def _save(self, incidents: Sequence[TrainingIncident]) -> bool:
+        self._unstored.has_failed = True
+        news = self._news(incidents)
+        is_stored = self.store.save(news)
+        self.is_replaced = not is_stored
+        if is_stored:
+            self._forget(news)
+        return is_stored
+
+    def _new_incidents(self) -> list[TrainingIncident]:
+        """Return the incidents that differ from those that are saved."""
         incidents: list[TrainingIncident] = []
-        points: dict[str, Sequence[CurvePoint]] = {}
-        states: dict[str, RunState] = {}
         for run_id, stream in self._unstored.newest.items():
             run = self.runs[run_id]
-            found = (*run.incidents(), *run.series_incidents(stream))
-            incidents += (incident for incident in found if self._stored.get(incident.id) != hash(incident))
+            for incident in (*run.incidents(), *run.series_incidents(stream)):
+                if self._stored.get(incident.id) != hash(incident):
+                    incidents.append(incident)
+        return incidents
+
+    def _is_due(self) -> bool:
+        """Return whether points and positions are to be saved."""
+        since_s = self._unstored.since_s
+        if since_s is None or self.clock.monotonic_s() - since_s >= self.reading.save_every_s:
+            return True
+        return sum(len(run.points) for run in self.runs.values()) >= POINTS_AT_ONCE
+
+    def _news(self, incidents: Sequence[TrainingIncident]) -> ReadNow:
+        points: dict[str, Sequence[CurvePoint]] = {}
+        states: dict[str, RunState] = {}
+        for run_id in self._unstored.newest:
+            run = self.runs[run_id]
             points[run_id], states[run_id] = run.points, run.state
         mask = self.reading.mask
         streams = {path: (cursor, self._streams[path].masked(mask)) for path, cursor in self._unstored.cursors.items()}
@@ -216,7 +256,7 @@ class LogFollower:
             self._stored[incident.id] = hash(incident)
         for run_id in stored.runs:
             self.runs[run_id].forget_taken()
-        self._unstored = _Unstored()
+        self._unstored = _Unstored(since_s=self.clock.monotonic_s())
 
 
 def read_piece(piece: LogPiece, run: RunLog, state: StreamState) -> None:

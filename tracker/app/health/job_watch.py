@@ -1,7 +1,7 @@
 """One pass over the processes of a training: which they are, whether they make progress, and why not.
 
     watch = JobWatch(processes=processes, places=places, limits=limits, clock=clock)
-    watch.look(follower)      # about once a second; most passes do nothing
+    watch.look(follower)      # about every two seconds; most passes do nothing
 
 It reads no file of the training: a file server that hangs stops the training, and not its watch.
 """
@@ -19,7 +19,7 @@ from tracker.domain.health.processes.ended import JobEnd, sign_of_end, word_of_e
 from tracker.domain.health.processes.hangs import Hang, Moment, is_working, likely, proven
 from tracker.domain.health.processes.jobs import Job, Places, job_of, labels_of
 from tracker.domain.health.processes.pace import HangLimits, JobPace, JobPhase, PauseState
-from tracker.domain.health.processes.seen import ProcessId, ProcessState, Sample
+from tracker.domain.health.processes.seen import ProcessId, Sample
 from tracker.domain.health.processes.signs import ProcessSign, sign_of_hang
 
 if TYPE_CHECKING:  # the ports of the whole program import the statistics, and an agent stays small
@@ -45,7 +45,6 @@ OUTLIVED_S = 60.0
 """After a process was killed for memory: if all ranks live on for as long, it was another one that shares a cgroup."""
 END_S = 10.0
 """After the end of all processes: their last lines are read first."""
-_DEAD = (ProcessState.GONE, ProcessState.ZOMBIE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,17 +248,13 @@ class JobWatch:
         """Return how long to wait before the end is certain: a launcher may start others. None: a rank is left."""
         ranks = [one.id for one in self.job.ranks.values()]
         self.processes.exits(ranks)  # each is waited for from now on
-        dead = self._dead(ranks)
-        if not dead:
+        ended = self.processes.ended(ranks)
+        if not ended:
             self._search.outlive(now_s)
-        if len(dead) < len(ranks):
+        if len(ended) < len(ranks):
             return None
         launchers = [one.id for one in self.job.launchers]
-        return END_S if len(self._dead(launchers)) == len(launchers) else self.limits.restart_s
-
-    def _dead(self, ids: Sequence[ProcessId]) -> list[ProcessId]:
-        samples = self.processes.samples(ids, with_stacks=False)
-        return [one for one, sample in samples.items() if sample.state in _DEAD]
+        return END_S if len(self.processes.ended(launchers)) == len(launchers) else self.limits.restart_s
 
     def _judge(self, pace: JobPace, now_s: float) -> tuple[ProcessSign, ...]:
         """Begin a look if the training is quiet for long, once for each limit."""
@@ -316,7 +311,7 @@ class JobWatch:
     def _moment(self, now_s: float) -> Moment:
         """Sample all processes with their stacks."""
         ranks = {rank: one.id for rank, one in self.job.ranks.items()}
-        found = self.processes.samples((*ranks.values(), *self.job.loaders), with_stacks=True)
+        found = self.processes.samples((*ranks.values(), *self.job.loaders))
         loaders: dict[int, tuple[Sample, ...]] = {}
         for one, rank in self.job.loaders.items():
             loaders[rank] = (*loaders.get(rank, ()), found[one])
@@ -329,7 +324,7 @@ class JobWatch:
             self._search.report_missing()
         if not pace.job or pace.ended or pace.host != self.places.host:
             return ()  # what became of processes of another machine is not known
-        return self._end(run, now_s, END_S) if len(self._dead(pace.job)) == len(pace.job) else ()
+        return self._end(run, now_s, END_S) if len(self.processes.ended(pace.job)) == len(pace.job) else ()
 
     def _end(self, run: RunLog, now_s: float, wait_s: float) -> tuple[ProcessSign, ...]:
         """All processes have ended: wait for what they wrote last, then report how they ended."""

@@ -1,7 +1,7 @@
 """One pass over what the machine says of a training: the kernel's messages, memory, open files and GPUs.
 
 watch = MachineWatch(machine=machine)
-watch.look(follower, job, run_id)      # about once a second
+watch.look(follower, job, run_id)      # about every two seconds
 """
 
 from __future__ import annotations
