@@ -52,8 +52,8 @@ log = logging.getLogger(__name__)
 
 SETTINGS_VARIABLE = "TRACKER_AGENT_SETTINGS"
 KIND = "agent"
-READ_S = 2.0
-"""Seconds between two readings: what an agent costs beside a training depends on their number."""
+READ_S = 1.8
+"""Seconds between two readings: a line is judged within 2 s, and each costs as much whether there is one."""
 SAVE_S = 4.0
 """Seconds between two savings of points."""
 RETRY_S = 5.0
