@@ -94,7 +94,7 @@ bench-scale: setup ## what a project of 100,000 plans and 40 million graded answ
 bench-health: setup ## lines of trainers' logs in a second, and the agent's memory and CPU time
 	@$(BIN)/python -m benchmarks.health
 
-bench-hang: setup ## what a healthy training makes the watch of its processes report, and what that watch costs (40 minutes)
+bench-hang: setup ## what a healthy training makes the watch of its processes report, and what that watch costs (45 minutes)
 	@$(BIN)/python -m benchmarks.hang
 
 bench-frames: setup ## CPU time and memory of the results in Python

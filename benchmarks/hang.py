@@ -1,9 +1,10 @@
 """What the watch of a training's processes reports of a healthy one, and what it costs.
 
-    python -m benchmarks.hang [--minutes 30] [--many-s 60]
+    python -m benchmarks.hang [--minutes 30] [--beside-minutes 10] [--many-s 60]
 
 A training of two real ranks that evaluates, saves, waits for data and computes for long, on a machine that is busy: it
-must report nothing with the default limits. Then 64 processes that look like ranks among 500.
+must report nothing with the default limits. Then the steps of a steady one, by turns with the watch and without it, on
+a machine that does nothing else; and 64 processes that look like ranks among 500.
 """
 
 from __future__ import annotations
@@ -33,14 +34,15 @@ from tracker.app.health.job_watch import SAMPLES
 TRAINER = Path(__file__).with_name("hang_trainer.py")
 BUSY = 4
 """Processes that compute beside the training."""
-ALONE_S = 120.0
-"""Before and after the watch."""
+TURN_S = 20.0
+"""Of a steady training with the watch, and then without it."""
 
 
 def main() -> None:
-    """Print both, and exit with 1 if anything was reported."""
+    """Print all three, and exit with 1 if anything was reported."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=30.0, help="how long the healthy training is watched")
+    parser.add_argument("--beside-minutes", type=float, default=10.0, help="how long the steady training takes; 0: not")
     parser.add_argument("--many-s", type=float, default=60.0, help="how long many processes are watched; 0: not")
     given, console = parser.parse_args(), Console(soft_wrap=True)
     reported = 0
@@ -50,6 +52,8 @@ def main() -> None:
             for text in healthy.run():
                 console.print(text, markup=False)
             reported = len(healthy.reported)
+        if given.beside_minutes:
+            console.print(beside(Path(name) / "beside", 60 * given.beside_minutes), markup=False)
         if given.many_s:
             for text in many(Path(name) / "many", given.many_s):
                 console.print(text, markup=False)
@@ -72,28 +76,46 @@ class Healthy:
             for _ in range(BUSY):
                 stack.enter_context(busy())
             stack.enter_context(training(self.folder, times))
-            alone_s = min(ALONE_S, self.watch_s / 4)
             wait_for(times)
-            threading.Event().wait(alone_s)
             watcher = Watcher.of(self.folder)
             begun_s = time.time()
             for text in watcher.watch(self.watch_s):
                 self.reported.append(text)
                 yield text
-            ended_s = time.time()
             watcher.close()
-            threading.Event().wait(alone_s)
-            steps = read_steps(times)
-        watched = [one for one in steps if begun_s < one.ended_s - one.seconds and one.ended_s < ended_s]
+            watched = [one for one in read_steps(times) if begun_s < one.begun_s]
         yield (
             f"{len(self.reported)} incidents in {self.watch_s / 60:.0f} minutes; {len(watched)} steps; "
             f"{watcher.stacks / SAMPLES:.1f} looks; longest time without progress {watcher.longest_s:.0f} s"
         )
         yield f"steps: {', '.join(kinds(watched))}"
         yield f"the watch took {100 * watcher.cpu_share:.2f} % of a core"
-        with_s, without_s = usual(watched), usual(one for one in steps if one not in watched)
-        yield f"an ordinary step took {with_s:.3f} s with the watch and {without_s:.3f} s without it"
-        yield f"their ratio: {with_s / without_s:.3f}"
+
+
+def beside(folder: Path, seconds: float) -> str:
+    """Return how long a step takes with the watch and without it."""
+    folder.mkdir()
+    times = folder.with_name("steady.tsv")
+    turns: list[tuple[float, float]] = []
+    with training(folder, times, "--steady"):
+        wait_for(times)
+        watcher = Watcher.of(folder)
+        end_s = time.monotonic() + seconds
+        while time.monotonic() < end_s:
+            begun_s = time.time()
+            for _ in watcher.watch(TURN_S):
+                pass
+            turns.append((begun_s, time.time()))
+            threading.Event().wait(TURN_S)
+        watcher.close()
+        steps = read_steps(times)
+    watched = [one for one in steps if any(begun < one.begun_s and one.ended_s < ended for begun, ended in turns)]
+    alone = [one for one in steps if not any(begun < one.ended_s and one.begun_s < ended for begun, ended in turns)]
+    with_s, without_s = usual(watched), usual(alone)
+    return (
+        f"a step takes {with_s:.4f} s with the watch ({len(watched)} steps) and {without_s:.4f} s without it "
+        f"({len(alone)} steps): {100 * (with_s / without_s - 1):+.1f} %"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +125,11 @@ class Step:
     kind: str
     ended_s: float
     seconds: float
+
+    @property
+    def begun_s(self) -> float:
+        """When it began."""
+        return self.ended_s - self.seconds
 
 
 def read_steps(times: Path) -> list[Step]:
@@ -132,13 +159,13 @@ def wait_for(times: Path) -> None:
 
 
 @contextmanager
-def training(folder: Path, times: Path) -> Iterator[None]:
+def training(folder: Path, times: Path, *options: str) -> Iterator[None]:
     """Run both ranks while the context is open."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-    script = [sys.executable, str(TRAINER), "--output_dir", str(folder), "--times", str(times)]
+    script = [sys.executable, str(TRAINER), "--output_dir", str(folder), "--times", str(times), *options]
     command = [sys.executable, str(Path(parent.__file__)), "reap", str(folder / "train.log"), *script]
     with started(command, variables):
         yield

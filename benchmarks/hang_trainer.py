@@ -2,7 +2,8 @@
 
     python hang_trainer.py --output_dir FOLDER --times FILE      # RANK, WORLD_SIZE, MASTER_* as torchrun sets them
 
-Rank 0 prints `step N | loss: X`, and writes the kind and the seconds of each step to FILE.
+Rank 0 prints `step N | loss: X`, and writes the kind and the seconds of each step to FILE. With `--steady`, all steps
+take equally long.
 """
 
 import argparse
@@ -22,13 +23,16 @@ SIZE = 20_000
 
 
 class Samples:
-    """Samples without end; the worker of rank 1's data loader sleeps for long now and then."""
+    """Samples without end; unless steady, the worker of rank 1's data loader sleeps for long now and then."""
+
+    def __init__(self, *, is_steady: bool) -> None:
+        self._stalls = not is_steady and os.environ["RANK"] == "1"
 
     def __len__(self) -> int:
         return 1_000_000
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        if index % 60 == 55 and os.environ["RANK"] == "1":
+        if self._stalls and index % 60 == 55:
             time.sleep(STALL_S)
         return torch.ones(4)
 
@@ -83,15 +87,15 @@ def save(rank: int, folder: Path) -> None:
     dist.barrier()
 
 
-def train(folder: Path, times: Path) -> None:
+def train(folder: Path, times: Path, *, is_steady: bool) -> None:
     """Train until the process is ended."""
     dist.init_process_group("gloo")
     rank, work = dist.get_rank(), Work()
     model = torch.nn.Linear(4, 1)
     begun_s = time.monotonic()
     with times.open("a", encoding="utf-8", buffering=1) if rank == 0 else Path(os.devnull).open("w") as file:
-        for step, batch in enumerate(batches(), start=1):
-            kind = kind_of(step)
+        for step, batch in enumerate(batches(is_steady=is_steady), start=1):
+            kind = "ordinary" if is_steady else kind_of(step)
             takes_long = kind == "long" and (step // 20) % 3 != rank  # one of them alone, then both
             work.compute(LONG_S if takes_long else STEP_S)
             loss = learn(model, batch)
@@ -106,9 +110,9 @@ def train(folder: Path, times: Path) -> None:
                 file.write(f"{step}\t{kind}\t{time.time():.3f}\t{seconds:.4f}\n")
 
 
-def batches() -> Iterator[torch.Tensor]:
+def batches(*, is_steady: bool) -> Iterator[torch.Tensor]:
     """Yield what one worker has read."""
-    yield from DataLoader(Samples(), num_workers=1, prefetch_factor=2)
+    yield from DataLoader(Samples(is_steady=is_steady), num_workers=1, prefetch_factor=2)
 
 
 def learn(model: torch.nn.Module, batch: torch.Tensor) -> float:
@@ -127,6 +131,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--output_dir", type=Path, required=True)
     parser.add_argument("--times", type=Path, required=True)
+    parser.add_argument("--steady", action="store_true")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    train(given.output_dir, given.times)
+    train(given.output_dir, given.times, is_steady=given.steady)

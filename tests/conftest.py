@@ -41,6 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     `&` makes a shell's children, and theirs, ignore Ctrl-C, `nohup` SIGHUP.
     """
+    gc.disable()  # while all tests are imported: there is nothing to collect
     # Where bytecode is switched off, each process compiles everything again, and pytest rewrites every test.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
@@ -75,6 +76,7 @@ def pytest_collection_finish() -> None:
     """Exempt all that is imported by now from garbage collection, which would look through it again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:

@@ -19,10 +19,22 @@ Arrays = dict[str, NDArray[np.float32]]
 
 
 def write_tied(folder: Path, *, seed: int) -> Path:
-    """Write a model whose output layer is its embedding."""
-    write_checkpoint(folder, seed=seed)
+    """Write a model of one layer whose output layer is its embedding."""
+    write_one_layer(folder, seed=seed)
     edit_tensors(folder, lambda tensors: tensors.pop("lm_head.weight"))
     return edit_json(folder, "config.json", tie_word_embeddings=True)
+
+
+def write_one_layer(folder: Path, *, seed: int) -> Path:
+    """Write a model of one layer: each is compiled."""
+    write_checkpoint(folder, seed=seed)
+
+    def change(tensors: Arrays) -> None:
+        for name in [name for name in tensors if ".layers.1." in name]:
+            del tensors[name]
+
+    edit_tensors(folder, change)
+    return edit_json(folder, "config.json", num_hidden_layers=1)
 
 
 def write_quantised(folder: Path, *, seed: int) -> Path:
@@ -95,7 +107,7 @@ def _upper_half(tensor: NDArray[np.float32]) -> NDArray[np.uint16]:
 
 def _not_a_number(folder: Path) -> None:
     def change(tensors: Arrays) -> None:
-        tensors["model.layers.1.mlp.up_proj.weight"][3, 5] = np.nan
+        tensors["model.layers.0.mlp.up_proj.weight"][3, 5] = np.nan
 
     edit_tensors(folder, change)
 
@@ -135,7 +147,7 @@ DOWN, K = "model.layers.0.mlp.down_proj.weight", "model.layers.0.self_attn.k_pro
 UNFIT: Mapping[str, tuple[Callable[[Path], object], str]] = {
     "down_proj missing": (without(DOWN), f"the tensor {DOWN} is missing"),
     "k_proj missing": (without(K), f"the tensor {K} is missing"),
-    "NaN": (_not_a_number, r"model\.layers\.1\.mlp\.up_proj\.weight in model\.safetensors contains NaN or Inf"),
+    "NaN": (_not_a_number, r"model\.layers\.0\.mlp\.up_proj\.weight in model\.safetensors contains NaN or Inf"),
     "another hidden size": (_other_hidden_size, r"is F32 \[101, 32\], was F32 \[101, 64\]"),
     "one layer more": (_one_layer_more, r"the tensor model\.layers\.2\..*, was missing"),
     "one tensor more": (

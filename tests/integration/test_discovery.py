@@ -144,11 +144,11 @@ def test_a_trainer_of_large_shards_on_a_busy_machine_loses_none_although_the_tra
     """Keeps 2 and writes 100 MB every second or so: the tracker is killed in the middle and started again at once."""
     first = FRESH.Process(target=watch_for_ever, args=(tmp_path,))
     first.start()
+    folders = (str(tmp_path / "out"), str(tmp_path / "pins"))
+    writer = started(tmp_path, "tests.integration.sharded_training", *folders, "--saves", "6", "--pause", "1")
+    wait_for_pins(tmp_path, writer, 1)  # what is imported until then needs no load
     with load(3):
-        folders = (str(tmp_path / "out"), str(tmp_path / "pins"))
-        writer = started(tmp_path, "tests.integration.sharded_training", *folders, "--saves", "6", "--pause", "1")
-        while len(list((tmp_path / "pins").glob("*/*"))) < 4 and writer.poll() is None:
-            CLOCK.sleep(0.05)
+        wait_for_pins(tmp_path, writer, 4)
         first.kill()
         first.join()
         source = opened(tmp_path)
@@ -168,6 +168,12 @@ def test_a_trainer_of_large_shards_on_a_busy_machine_loses_none_although_the_tra
             abs(float(part.mean()) - checkpoint.step - i) < 0.1 for i, s in enumerate(shards) for part in s.values()
         )
     shutil.rmtree(tmp_path / "pins")  # a gigabyte
+
+
+def wait_for_pins(root: Path, writer: subprocess.Popen[bytes], count: int) -> None:
+    """Return when so many are held, or the writer has ended."""
+    while len(list((root / "pins").glob("*/*"))) < count and writer.poll() is None:
+        CLOCK.sleep(0.05)
 
 
 # --- killed

@@ -16,9 +16,8 @@ from eval_jobs.errors import CanaryFailed, SwapFailed, SwapRefused
 from tests.integration.left_behind import writers
 from tests.integration.swap.conftest import Answers
 from tests.requires import requires_binary
-from tests.swap_models import DOWN, UNFIT, K, store_as_bf16, without, write_tied
+from tests.swap_models import DOWN, UNFIT, K, store_as_bf16, without, write_one_layer, write_tied
 from tests.swap_servers import SwapServer, swap_server
-from tests.tiny_model import write_checkpoint
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1500)]
 
@@ -77,7 +76,7 @@ def test_vllm_alone_keeps_the_old_output_layer(pair: tuple[Tied, Tied]) -> None:
 
 
 def test_an_output_layer_of_its_own_does_not_go_into_a_tied_model(pair: tuple[Tied, Tied], tmp_path: Path) -> None:
-    untied = store_as_bf16(write_checkpoint(tmp_path / "untied", seed=1))
+    untied = store_as_bf16(write_one_layer(tmp_path / "untied", seed=1))
     with pytest.raises(SwapRefused, match=r"the tensor lm_head\.weight is BF16 .*, was missing"):
         pair[0].server.swap(untied)
     assert pair[0].server.canaries() == pair[0].cold
@@ -108,7 +107,7 @@ def test_answers_that_are_no_numbers_are_an_error_of_the_canaries(pair: tuple[Ti
 
 def test_after_a_reload_that_vllm_alone_refuses_the_engine_is_dead(pair: tuple[Tied, Tied], tmp_path: Path) -> None:
     server = pair[0].server
-    unfit = write_checkpoint(tmp_path / "unfit", seed=1)
+    unfit = write_one_layer(tmp_path / "unfit", seed=1)
     UNFIT["another hidden size"][0](unfit)
     assert server.plain_reload(store_as_bf16(unfit)).status == 500
     with pytest.raises(CanaryFailed):
