@@ -16,9 +16,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import cycle, islice
 from pathlib import Path
 
 import psutil
@@ -58,7 +59,8 @@ def main() -> None:
     console.print(f"{len(lines) / read_s:,.0f} lines/s, {read_s / bare_s:.1f} times a bare loop")
     with tempfile.TemporaryDirectory(prefix="bench-health-") as name:
         console.print(queueing(Path(name)))
-        console.print(*agent_costs(Path(name), lines), sep="\n")
+        console.print(memory(Path(name) / "mixed", islice(cycle(lines), MILLION)), "of all these logs")
+        console.print(*agent_costs(Path(name) / "one"), sep="\n")
 
 
 def mixed(folder: Path) -> list[str]:
@@ -67,8 +69,14 @@ def mixed(folder: Path) -> list[str]:
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.name != "SOURCE.md":
             found += path.read_text(encoding="utf-8", errors="replace").split("\n")
-    found = found or [f"step {step} | loss: {3 - step / 1e6:.4f} | lr: 1e-4 | tok/s: 12,345" for step in range(10_000)]
+    found = found or list(one_training(10_000))
     return (found * (LINES // len(found) + 1))[:LINES]
+
+
+def one_training(steps: int) -> Iterator[str]:
+    """Yield the lines of one training without trouble."""
+    for step in range(steps):
+        yield f"step {step} | loss: {3 - step / 1e6:.4f} | lr: 1e-4 | tok/s: 12,345"
 
 
 def bare(lines: list[str]) -> float:
@@ -110,17 +118,18 @@ def queueing(folder: Path) -> str:
     return f"ten points of a run with a million are queued in {sorted(times_ms)[10]:.1f} ms"
 
 
-def agent_costs(folder: Path, lines: list[str]) -> Iterator[str]:
-    """Yield what a real agent costs that reads a million lines, and then a log that grows."""
-    out = folder / "out"
-    out.mkdir()
-    log = out / "train.log"
-    with agent(folder, out) as process:
-        with log.open("w", encoding="utf-8") as file:
-            for start in range(0, MILLION, len(lines)):
-                file.write("\n".join(lines[: min(len(lines), MILLION - start)]) + "\n")
-        _wait_until_read(folder, log)
-        yield f"the agent takes {process.memory_info().rss / 2**20:.0f} MB after a million lines"
+def memory(folder: Path, lines: Iterable[str]) -> str:
+    """Return what a real agent takes that has read these lines."""
+    with agent(folder) as process:
+        _write(folder, lines)
+        return f"the agent takes {process.memory_info().rss / 2**20:.0f} MB after a million lines"
+
+
+def agent_costs(folder: Path) -> Iterator[str]:
+    """Yield what a real agent takes that has read a million lines of one training, and then a log that grows."""
+    with agent(folder) as process:
+        log = _write(folder, one_training(MILLION))
+        yield f"and {process.memory_info().rss / 2**20:.0f} MB after those of one training"
         threading.Event().wait(SETTLES_S)
         before_s = sum(process.cpu_times()[:2])
         _grow(log)
@@ -128,8 +137,10 @@ def agent_costs(folder: Path, lines: list[str]) -> Iterator[str]:
 
 
 @contextmanager
-def agent(folder: Path, out: Path) -> Iterator[psutil.Process]:
-    """Run an agent while the context is open."""
+def agent(folder: Path) -> Iterator[psutil.Process]:
+    """Run an agent while the context is open, which follows the logs in `folder`/out."""
+    out = folder / "out"
+    out.mkdir(parents=True)
     url = f"sqlite:///{folder}/agent.db"
     engine = open_database(url)
     bring_up_to_date(engine, TRACKER_TABLES)
@@ -142,6 +153,15 @@ def agent(folder: Path, out: Path) -> Iterator[psutil.Process]:
             yield psutil.Process(process.pid)
         finally:
             process.terminate()
+
+
+def _write(folder: Path, lines: Iterable[str]) -> Path:
+    """Write a log, and return it when all of it is read."""
+    log = folder / "out" / "train.log"
+    with log.open("w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)
+    _wait_until_read(folder, log)
+    return log
 
 
 def _wait_until_read(folder: Path, log: Path) -> None:

@@ -54,7 +54,7 @@ SETTINGS_VARIABLE = "TRACKER_AGENT_SETTINGS"
 KIND = "agent"
 READ_S = 1.8
 """Seconds between two readings: a line is judged within 2 s, and each costs as much whether there is one."""
-SAVE_S = 4.0
+SAVE_S = 5.0
 """Seconds between two savings of points."""
 RETRY_S = 5.0
 TRIM_S = 120.0

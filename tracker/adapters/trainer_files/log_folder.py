@@ -55,7 +55,7 @@ MAX_FILES = 500
 """Newest logs of a run that are followed."""
 MAX_LEFT = 4 * MAX_FILES
 """Newest files that are recognised by another name."""
-PARTS = 2
+PARTS = 1
 """Parts of logs that one reading takes, of 128 KB each: as lines they take eight times as much memory."""
 RECENT_S = 3600.0
 UNREADABLE_HINT = "let the user of this process read the file, and look at its disk"
