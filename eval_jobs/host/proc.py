@@ -59,6 +59,11 @@ def stat(pid: int) -> ProcessStat | None:
     )
 
 
+def exists(pid: int) -> bool:
+    """Return whether there is a process `pid`, also where nothing of it may be read, or no descriptor is left."""
+    return os.path.exists(_path(pid, ""))  # noqa: PTH110 - see `_path`
+
+
 def pids() -> list[int]:
     """Return the numbers of all processes that are visible, zombies included; none without /proc."""
     try:

@@ -297,6 +297,16 @@ def test_ends_are_noticed_of_many_more_processes_than_are_waited_for_at_once(mon
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
+def test_a_process_that_cannot_be_read_has_not_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As while this process has no descriptor left."""
+    with sleeping(tmp_path) as child:
+        processes, one = SystemProcesses(), ProcessId(pid=child.pid, created_s=created_s(child.pid))
+        monkeypatch.setattr("eval_jobs.host.proc.text_of", lambda *_: "")
+        assert processes.ended([one]) == frozenset()
+        assert processes.samples([one])[one].state is ProcessState.UNKNOWN
+    assert processes.ended([one]) == {one}
+
+
 def test_a_process_whose_settings_file_hangs_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers: list[tuple[str, ...] | None] = [None, ("/data/sft",)]
     processes = SystemProcesses()

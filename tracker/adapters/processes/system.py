@@ -126,7 +126,9 @@ def _is_dead(pid: int) -> bool:
 
 def _is_alive(one: ProcessId) -> bool:
     found = proc.stat(one.pid)
-    return found is not None and found.alive and started_s(found) == one.created_s
+    if found is None:
+        return proc.exists(one.pid)
+    return found.alive and started_s(found) == one.created_s
 
 
 def _seen(process: psutil.Process, created: float) -> SeenProcess:
@@ -198,9 +200,8 @@ def _sample(one: ProcessId) -> Sample:
         with process.oneshot():
             state = _STATES.get(process.status(), ProcessState.SLEEPING)
             times = process.cpu_times()
-    except (psutil.Error, OSError) as error:
-        is_gone = isinstance(error, psutil.NoSuchProcess) or proc.stat(one.pid) is None
-        return Sample(state=ProcessState.GONE if is_gone else ProcessState.UNKNOWN)
+    except (psutil.Error, OSError):
+        return Sample(state=ProcessState.UNKNOWN if proc.exists(one.pid) else ProcessState.GONE)
     return Sample(
         state=state,
         cpu_s=times.user + times.system,
