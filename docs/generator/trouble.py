@@ -24,7 +24,8 @@ step follows.
 """
 NUMBERS = """
 The tracker changes nothing in a training. From outside, the cache of a GPU cannot be emptied. Fewer workers, or
-gradients accumulated over more batches, would be another experiment: hints name what to try.
+gradients accumulated over more batches, would be another experiment: hints name what to try. On a full disk,
+`tracker gc` frees pins, and nothing else is deleted: logs are evidence, and other files belong to others.
 
 ## Numbers
 
