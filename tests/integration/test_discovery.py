@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -36,12 +36,18 @@ def started(root: Path, *command: str) -> subprocess.Popen[bytes]:
         )
 
 
-def watched_to_the_end(source: FilesystemSource, writer: subprocess.Popen[bytes], count: int) -> list[Checkpoint]:
-    """Watch as the daemon does until the writer has ended, so many were found and the last one has settled."""
+def watched(source: FilesystemSource, writer: subprocess.Popen[bytes]) -> list[Checkpoint]:
+    """Watch as the daemon does until the writer has ended."""
     found: list[Checkpoint] = []
     while writer.poll() is None:
         found += source.ready(CLOCK.now())
         source.wait(1.0)
+    return found
+
+
+def watched_to_the_end(source: FilesystemSource, writer: subprocess.Popen[bytes], count: int) -> list[Checkpoint]:
+    """Watch as the daemon does until the writer has ended, so many were found and the last one has settled."""
+    found = watched(source, writer)
     ended_s, waited_s = CLOCK.monotonic_s(), 0.0
     while waited_s < OPTIONS.rescan_s + OPTIONS.settle_s or (len(found) < count and waited_s < PATIENCE_S):
         found += source.ready(CLOCK.now())
@@ -147,16 +153,15 @@ def test_a_trainer_of_large_shards_on_a_busy_machine_loses_none_although_the_tra
     folders = (str(tmp_path / "out"), str(tmp_path / "pins"))
     writer = started(tmp_path, "tests.integration.sharded_training", *folders, "--saves", "6", "--pause", "1")
     wait_for_pins(tmp_path, writer, 1)  # what is imported until then needs no load
-    with load(3):
-        wait_for_pins(tmp_path, writer, 4)
-        first.kill()
-        first.join()
-        source = opened(tmp_path)
-        try:
-            found = watched_to_the_end(source, writer, 6)
-            gaps = source.gaps()
-        finally:
-            source.close()
+    with ExitStack() as stack:
+        with load(3):
+            wait_for_pins(tmp_path, writer, 4)
+            first.kill()
+            first.join()
+            source = stack.enter_context(closing(opened(tmp_path)))
+            found = watched(source, writer)
+        found += watched_to_the_end(source, writer, 6 - len(found))
+        gaps = source.gaps()
     assert writer.returncode == 0, (tmp_path / "writer.log").read_text()
     assert [c.step for c in found] == list(range(10, 61, 10))
     assert gaps == ()
