@@ -83,7 +83,7 @@ OF_OTHER_LOGS = (
     "run.take_row(row, piece.stream, state)",
     "self._unstored.cursors[piece.path] = self.log.count_rest(piece.path) or piece.cursor",
     "self._waiting.add(run.run_id)",
-    "return sum(len(run.points) for run in self.runs.values()) >= POINTS_AT_ONCE",
+    "return sum(len(run.points) for run in self.runs.values()) >= MOST_UNSAVED",
     "self._save(self._new_incidents())",
 )
 """Nor these: contract/test_training_health.py, app/health/test_follow.py and test_notices.py have them."""

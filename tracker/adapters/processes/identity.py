@@ -24,5 +24,5 @@ def created_s(pid: int) -> float:
 
 
 def started_s(found: proc.ProcessStat) -> float:
-    """Return the same of a process whose state was read."""
+    """Return the seconds between the boot of the machine and the start of the process."""
     return found.start_time / _TICKS

@@ -37,8 +37,8 @@ READING_CHARS = 64 << 10
 """Of one reading: after less, nothing else is likely to wait."""
 ROW_CHARS = 100
 """That a row of a log without text counts as."""
-POINTS_AT_ONCE = 1_000
-"""Unsaved points after which none wait for `save_every_s`."""
+MOST_UNSAVED = 1_000
+"""Points that may wait for the next saving."""
 QUIET_S = 600.0
 """Seconds without a new line after which the newest points are published although a thinned curve would omit them."""
 
@@ -85,9 +85,9 @@ class _Unstored:
     newest: dict[str, Stream] = field(default_factory=dict)
     """The log that was read last, by run id."""
     has_failed: bool = False
-    """Whether it was to be saved: nothing is read before it is."""
-    since_s: float | None = None
-    """When the last part was saved; None: none was, by this process."""
+    """Whether saving it has begun and not succeeded: nothing more is read until it does."""
+    saved_s: float | None = None
+    """When this process saved last, by the monotonic clock; None: never."""
 
 
 @dataclass(kw_only=True)
@@ -229,10 +229,10 @@ class LogFollower:
 
     def _is_due(self) -> bool:
         """Return whether points and positions are to be saved."""
-        since_s = self._unstored.since_s
-        if since_s is None or self.clock.monotonic_s() - since_s >= self.reading.save_every_s:
+        saved_s = self._unstored.saved_s
+        if saved_s is None or self.clock.monotonic_s() - saved_s >= self.reading.save_every_s:
             return True
-        return sum(len(run.points) for run in self.runs.values()) >= POINTS_AT_ONCE
+        return sum(len(run.points) for run in self.runs.values()) >= MOST_UNSAVED
 
     def _news(self, incidents: Sequence[TrainingIncident]) -> ReadNow:
         points: dict[str, Sequence[CurvePoint]] = {}
@@ -256,7 +256,7 @@ class LogFollower:
             self._stored[incident.id] = hash(incident)
         for run_id in stored.runs:
             self.runs[run_id].forget_taken()
-        self._unstored = _Unstored(since_s=self.clock.monotonic_s())
+        self._unstored = _Unstored(saved_s=self.clock.monotonic_s())
 
 
 def read_piece(piece: LogPiece, run: RunLog, state: StreamState) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tests.fakes.clock import FakeClock
 from tests.fakes.health import FakeHealth
 from tests.fakes.training_log import FakeTrainingLog
-from tracker.app.health.follow import PASS_CHARS, POINTS_AT_ONCE, LogFollower, Reading, cursors_of
+from tracker.app.health.follow import MOST_UNSAVED, PASS_CHARS, LogFollower, Reading, cursors_of
 from tracker.config.health import load_line_rules
 from tracker.domain.health.logs.cursor import Cursor, LogPiece
 from tracker.domain.health.logs.streams import Stream
@@ -120,5 +120,5 @@ def test_an_incident_is_saved_at_once_with_the_points_before_it() -> None:
 
 def test_many_points_are_saved_at_once() -> None:
     log = Growing()
-    block = "".join(f"step {step} | loss: 2.5 | lr: 1e-4\n" for step in range(10, 10 + POINTS_AT_ONCE))
-    assert log.passes("", block) == [1, 1 + len(range(10, 10 + POINTS_AT_ONCE)) + 1]
+    block = "".join(f"step {step} | loss: 2.5 | lr: 1e-4\n" for step in range(10, 10 + MOST_UNSAVED))
+    assert log.passes("", block) == [1, 1 + MOST_UNSAVED + 1]
