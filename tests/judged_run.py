@@ -9,11 +9,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from tests.records import RUN, RecordedRun, forgetting_run
+from tracker.domain.records.calibration import BenchmarkNoise, NoiseAspect, NoiseOfRun, OutOfRange
 from tracker.domain.records.reasons import AgainstReference, Compared, Fall, Together, TooEarly
 from tracker.domain.records.types import (
     Acceptance,
     Baseline,
-    BenchmarkNoise,
     Closing,
     Comparison,
     Incident,
@@ -21,9 +21,6 @@ from tracker.domain.records.types import (
     LatencyMetric,
     LatencyVerdict,
     Measure,
-    NoiseAspect,
-    NoiseOfRun,
-    OutOfRange,
     Report,
     Verdict,
     VerdictWord,
@@ -49,7 +46,7 @@ _WORDS = {
     600: VerdictWord.FORGOTTEN,
     700: VerdictWord.INCOMPARABLE,
     800: VerdictWord.MISSING,
-    900: VerdictWord.IMPROVED,
+    900: VerdictWord.BELOW_GUESSING,
     1000: VerdictWord.RECOVERED,
 }
 

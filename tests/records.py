@@ -35,7 +35,7 @@ from eval_jobs.types import (
     Suite,
 )
 from tests.verdicts import outline_of, reports_of
-from tracker.domain.records.outlines import newest_of_benchmarks
+from tracker.domain.records.branches import newest_of_benchmarks
 from tracker.domain.records.policy import Phase
 from tracker.domain.records.types import Acceptance, CurvePoint, Gap, Incident, Report
 from tracker.domain.scores.run_scores import RunScores, scores_of

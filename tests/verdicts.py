@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, Outcome
-from tracker.domain.overview.run import WORSE
 from tracker.domain.records.reasons import Compared, Failed, NothingEarlier
-from tracker.domain.records.types import RULES_VERSION, Baseline, Comparison, Report, Verdict, VerdictWord
+from tracker.domain.records.types import RULES_VERSION, WORSE, Baseline, Comparison, Report, Verdict, VerdictWord
 
 ALPHA_TEST = 0.05 / (100 * 3 * 2)
 JITTER = 0.004

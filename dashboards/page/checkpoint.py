@@ -9,7 +9,7 @@ from dashboards.data.run import Conclusions, RunData, Training, newest_repetitio
 from eval_jobs.ports import QueueStatus
 from eval_jobs.types import EvalRecord
 from tracker.app.steps.comparing import noise_of_run, whole_record_of
-from tracker.domain.best.choice import champions_of, without_broken
+from tracker.domain.best.choice import champions_of
 from tracker.domain.compare.view import ComparisonView, RunNoise, compare_what_can_be
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.policy import Policy
@@ -115,7 +115,7 @@ def _titles(whole: EvalRecord, known: Sequence[EvalRecord], sources: Sources) ->
     checkpoint = whole.plan.checkpoint
     branches = branches_of(r.plan.checkpoint for r in known)
     scores = scores_of_newest(sources.history.scores(checkpoint.run_id, (Measure.SCORE,)), branches)
-    scores = without_broken(scores, sources.history.incidents(checkpoint.run_id))
-    champions = champions_of(scores, min_coverage=sources.policy.min_coverage)
+    incidents = sources.history.incidents(checkpoint.run_id)
+    champions = champions_of(scores, incidents, min_coverage=sources.policy.min_coverage)
     own = checkpoint.step, checkpoint.digest
     return tuple(c.alias for c in champions if (c.checkpoint.step, c.checkpoint.digest) == own)

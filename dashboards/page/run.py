@@ -27,7 +27,7 @@ from tracker.adapters.curves import TrainerCurves
 from tracker.api.opening import open_project
 from tracker.api.references import choose_run, is_reference, known_runs, named_checkpoint
 from tracker.app.steps.comparing import noise_of_run, run_to_compare
-from tracker.domain.best.choice import champions_of, without_broken
+from tracker.domain.best.choice import champions_of
 from tracker.domain.compare.runs import compare_runs
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
@@ -97,15 +97,17 @@ def read_run(run_id: str, sources: Sources, *, now: datetime) -> RunData:
     records = newest_records(known)
     scored = sources.history.scores(run_id, (Measure.SCORE,))
     scores = scores_of_newest(scored, branches_of(r.plan.checkpoint for r in known))
-    good = without_broken(scores, sources.history.incidents(run_id))
+    incidents = sources.history.incidents(run_id)
+    champions = champions_of(scores, incidents, min_coverage=sources.policy.min_coverage)
+    ledger = run_ledger(scores, sources.policy, incidents, details=LOST_SAMPLES)
     data = RunData(
         run_id=run_id,
         records=records,
         scores=scores,
-        conclusions=_conclusions(run_id, sources, champions_of(good, min_coverage=sources.policy.min_coverage)),
+        conclusions=_conclusions(run_id, sources, champions),
         training=_training(run_id, records, sources),
         costs=run_costs(run_id, known),
-        ledger=with_texts(run_ledger(scores, sources.policy, details=LOST_SAMPLES), sources.history.record),
+        ledger=with_texts(ledger, sources.history.record),
         repetitions=newest_repetitions(records, sources.history.calibrations(), min_effect=sources.policy.min_effect),
         unfinished=sources.queue.state().unfinished.get(run_id, 0),
         made_at=now,

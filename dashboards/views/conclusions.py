@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from dashboards.views.evidence import EvidenceView, NoiseView, ProofView, onset_text, proofs_of
 from tracker.domain.overview.run import URGENCY, Overview
 from tracker.domain.records.display import count_text, one_line
+from tracker.domain.records.loss_text import end_text, loss_text
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.subjects import subject_text
 from tracker.domain.records.types import Acceptance, Closing, Incident, Verdict, VerdictWord
-from tracker.domain.scores.suspicion import loss_of_all
+from tracker.domain.scores.suspicion import word_of_loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,8 @@ class LossRow:
     """Step of the checkpoint that raised the alarm; None: a level accepted without an incident."""
     lasts: bool
     ended: str
+    took: str = ""
+    """What it took, in plain numbers; empty for a level accepted without an incident."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,35 +98,19 @@ def _finding(name: str, found: list[tuple[int, Verdict]]) -> FindingRow:
 def _loss(incident: Incident, accepted: Mapping[tuple[str, int | None], Acceptance]) -> LossRow:
     return LossRow(
         subject=one_line(subject_text(incident.benchmark, incident.subset, incident.measure)),
-        word=_word(incident),
+        word=word_of_loss(incident),
         onset=incident.onset_step,
         opened=incident.opened_step,
         lasts=incident.closed_step is None,
+        took=one_line(loss_text(incident)),
         ended=_end(incident, accepted.get((incident.benchmark, incident.closed_step))),
     )
 
 
-def _word(incident: Incident) -> VerdictWord:
-    if incident.closed_by is Closing.TRANSIENT:
-        return VerdictWord.TRANSIENT
-    if incident.forgotten:
-        return VerdictWord.FORGOTTEN
-    return loss_of_all(is_provisional=incident.provisional)
-
-
 def _end(incident: Incident, acceptance: Acceptance | None) -> str:
-    if incident.closed_step is None:
-        return "open"
-    if incident.closed_by is Closing.ACCEPTED:
-        if acceptance is None:
-            return f"accepted at step {incident.closed_step}"
+    if incident.closed_by is Closing.ACCEPTED and acceptance is not None:
         return _accepted(acceptance)
-    if incident.closed_by is Closing.SUPERSEDED:
-        return f"discarded when training restarted from a step before {incident.closed_step}"
-    if incident.closed_by is Closing.TRANSIENT:
-        return f"broken checkpoint: back at step {incident.closed_step}"
-    below = "" if incident.last_step is None else f", last worse than the baseline at step {incident.last_step}"
-    return f"recovered at step {incident.closed_step}{below}"
+    return end_text(incident)
 
 
 def _level(acceptance: Acceptance) -> LossRow:

@@ -7,12 +7,12 @@ from types import MappingProxyType
 from dashboards.views.tables import coverage_text
 from tracker.domain.calibration.repetition_text import repetition_text
 from tracker.domain.overview.noise import noise_facts, range_text
-from tracker.domain.overview.run import WORSE, Overview, Standing
+from tracker.domain.overview.run import Overview, Standing
 from tracker.domain.records.calibration import Repetition
 from tracker.domain.records.display import NOTHING, count_text, one_line, p_text, score_text, signed_text, steps_text
 from tracker.domain.records.reason_text import reason_text, shown_flips, shown_p
 from tracker.domain.records.subjects import baseline_text
-from tracker.domain.records.types import Comparison, Verdict, VerdictWord
+from tracker.domain.records.types import WORSE, Comparison, Verdict, VerdictWord
 from tracker.domain.verdicts.screening import mean_text
 
 

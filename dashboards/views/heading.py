@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from dashboards.data.run import Conclusions, RunData
 from dashboards.views.conclusions import loss_rows
 from tracker.domain.best.choice import CHAMPION
-from tracker.domain.overview.run import WORSE, Overview, Standing, headline
+from tracker.domain.overview.run import Overview, Standing, headline
 from tracker.domain.records.display import one_line
 from tracker.domain.records.tracking import Champion
+from tracker.domain.records.types import WORSE
 
 AT_MOST = 4
 """Maximum incidents or alerts listed; more are only counted."""

@@ -21,10 +21,10 @@ from dashboards.views.sweeps import SweepView, sweep_views
 from dashboards.views.training import TrainingView, training_view
 from eval_jobs.types import BenchmarkFailure
 from tracker.domain.calibration.repetition_text import is_unfit, unfit_text
-from tracker.domain.overview.run import WORSE, Overview, Standing, decisive_comparison, overview, standings
+from tracker.domain.overview.run import Overview, Standing, decisive_comparison, overview, standings
 from tracker.domain.records.display import count_text, evaluated_text, one_line, score_text, signed_text, steps_text
 from tracker.domain.records.subjects import baseline_text
-from tracker.domain.records.types import Baseline, Comparison, Verdict, VerdictWord
+from tracker.domain.records.types import WORSE, Baseline, Comparison, Verdict, VerdictWord
 from tracker.domain.verdicts.screening import mean_text, savings_text
 
 _DOUBTED = frozenset({*WORSE, VerdictWord.SUSPECT})

@@ -79,8 +79,8 @@ class FakeAlerting:
         for channel in self._channels:
             for alert in alerts:
                 of_channel = (q.alert for q in self._queue if q.channel == channel.name)
-                known = [a.state for a in of_channel if a.fingerprint == alert.fingerprint]
-                if is_news(alert, known[-1] if known else None):
+                known = [a for a in of_channel if a.fingerprint == alert.fingerprint]
+                if is_news(alert, known[-1].state if known else None, known[-1] if known else None):
                     self._queue.append(_Queued(channel=channel.name, alert=alert))
 
     def flush(self) -> int:

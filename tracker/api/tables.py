@@ -114,7 +114,7 @@ def ledgers_of(runs: ChosenRuns) -> Iterator[RunLedger]:
     from tracker.domain.forgetting.ledger import run_ledger
 
     for scores in runs.newest_scores():
-        yield run_ledger(scores, runs.opened.policy, details=0)
+        yield run_ledger(scores, runs.opened.policy, runs.history.incidents(scores.run_id), details=0)
 
 
 def read_events(runs: ChosenRuns, benchmark: str | None = None) -> Table:

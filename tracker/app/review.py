@@ -11,7 +11,7 @@ from tracker.app.steps.screening import Reports, plans_of_rest, whole_record
 from tracker.app.world import World
 from tracker.domain.alerts.rules import alerts_for, loss_alerts
 from tracker.domain.alerts.training import naming_incidents
-from tracker.domain.best.choice import champions_of, without_broken
+from tracker.domain.best.choice import champions_of
 from tracker.domain.overview.costs import with_cost_so_far
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.policy import Policy
@@ -49,14 +49,16 @@ def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
     run_context = replace(run_context, disruptions=disruptions_of(curves, world.policy.phases))
     warn_of_baseline(record, run_context, world.policy)
     report = judge(record, world.history.scores(run_id), run_context, world.policy, now=now)
+    report = _with_pending(world, report)
     store_conclusion(report, world.history)
     ask_rest(world, record, Reports(newest=report), run_context, now)
     world.tracking.publish(with_cost_so_far(record, run_context.records), report, left_behind(record, run_context))
-    update_aliases(world, record, run_context)
     later = out_of_order.overtaken_by(record, run_context.records)
     alerts = alerts_for(report, world.history.open_alerts(run_id), later)
     world.dispatcher.dispatch(naming_incidents(alerts, world.history.training_incidents(run_id)), record)
-    return Reviewed(report=report, changes=rejudge(world, later, run_context, now))
+    changes = rejudge(world, later, run_context, now)
+    update_aliases(world, record, run_context)
+    return Reviewed(report=report, changes=changes)
 
 
 def store_conclusion(report: Report, history: RunHistory) -> None:
@@ -71,8 +73,9 @@ def update_aliases(world: World, record: EvalRecord, run_context: RunContext) ->
     checkpoint = record.plan.checkpoint
     branches = branches_of(one.plan.checkpoint for one in (*run_context.records, record))
     scores = scores_of_newest(world.history.scores(checkpoint.run_id), branches)
-    scores = without_broken(scores, world.history.incidents(checkpoint.run_id))
-    world.tracking.publish_champions(checkpoint, champions_of(scores, min_coverage=world.policy.min_coverage))
+    incidents = world.history.incidents(checkpoint.run_id)
+    champions = champions_of(scores, incidents, min_coverage=world.policy.min_coverage)
+    world.tracking.publish_champions(checkpoint, champions)
 
 
 def ask_rest(world: World, record: EvalRecord, reports: Reports, run_context: RunContext, now: datetime) -> None:
@@ -88,30 +91,53 @@ def rejudge(
 ) -> tuple[out_of_order.VerdictChange, ...]:
     """Recompute the verdicts of checkpoints whose past has changed, and return those that became other ones.
 
-    A loss that the newest checkpoint now shows raises an alert.
+    A loss that the newest checkpoint now shows raises an alert; one that no verdict shows any more ends as corrected.
     """
+    known = [(record, before) for record in later if (before := world.history.report(record.plan.id)) is not None]
+    if not known:
+        return ()  # their own reviews are still to come
+    scores = world.history.scores(later[0].plan.checkpoint.run_id)
+
+    def judged_again(context: RunContext) -> list[Report]:
+        found = []
+        for one, old in known:
+            report = out_of_order.rejudged(old, judge(one, scores, context, world.policy, now=now))
+            found.append(_with_pending(world, report))
+        return found
+
+    reports = judged_again(run_context)
+    corrected = out_of_order.withdrawn(run_context.incidents, reports)
+    if corrected:
+        incidents = out_of_order.with_corrected(run_context.incidents, corrected)
+        reports = judged_again(replace(run_context, incidents=incidents))
+        reports[-1] = replace(reports[-1], incidents=(*reports[-1].incidents, *corrected))
     changes: list[out_of_order.VerdictChange] = []
-    if not later:
-        return ()
-    run_id = later[0].plan.checkpoint.run_id
-    scores = world.history.scores(run_id)
-    for record in later:
-        before = world.history.report(record.plan.id)
-        if before is None:
-            continue  # its own review is still to come
-        report = out_of_order.rejudged(before, judge(record, scores, run_context, world.policy, now=now))
-        for incident in report.incidents:
-            world.history.append_incident(incident)
-        ask_rest(world, record, Reports(newest=report, before=before), run_context, now)
-        changes.extend(out_of_order.changed_verdicts(before, report))
-        has_changed = out_of_order.words_by_benchmark(report) != out_of_order.words_by_benchmark(before)
-        if has_changed and (full := world.history.record(record.plan.id)) is not None:
-            world.tracking.publish(
-                with_cost_so_far(full, run_context.records), report, left_behind(record, run_context)
-            )
-        world.history.append_report(report)  # after MLflow: after a crash in between, the verdicts must still differ
-        world.dispatcher.dispatch(loss_alerts(report, world.history.open_alerts(run_id)))
+    for (record, before), report in zip(known, reports, strict=True):
+        changes += _renewed(world, record, Reports(newest=report, before=before), run_context, now)
     return tuple(changes)
+
+
+def _renewed(
+    world: World, record: EvalRecord, reports: Reports, run_context: RunContext, now: datetime
+) -> tuple[out_of_order.VerdictChange, ...]:
+    """Store and publish a recomputed report, send its alerts, and return what it changes."""
+    report, before = reports.newest, reports.before
+    for incident in report.incidents:
+        world.history.append_incident(incident)
+    ask_rest(world, record, reports, run_context, now)
+    has_changed = before is None or out_of_order.words_by_benchmark(report) != out_of_order.words_by_benchmark(before)
+    alerts = loss_alerts(report, world.history.open_alerts(report.run_id))
+    full = world.history.record(record.plan.id) if has_changed or alerts else None
+    if full is not None and has_changed:
+        world.tracking.publish(with_cost_so_far(full, run_context.records), report, left_behind(record, run_context))
+    world.history.append_report(report)  # after MLflow: after a crash in between, the verdicts must still differ
+    world.dispatcher.dispatch(alerts, full)
+    return () if before is None else out_of_order.changed_verdicts(before, report)
+
+
+def _with_pending(world: World, report: Report) -> Report:
+    open_steps = world.queue.open_steps(report.run_id, sweeps=False)
+    return replace(report, pending_steps=tuple(sorted(step for step in open_steps if step < report.step)))
 
 
 def new_branches(history: RunHistory, found: Sequence[Checkpoint]) -> Iterator[Checkpoint]:

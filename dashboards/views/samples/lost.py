@@ -11,10 +11,10 @@ from dashboards.views.samples.changes import Pair
 from dashboards.views.samples.texts import LostSampleView, lost_sample
 from tracker.domain.compare.view import RunNoise, compare_what_can_be
 from tracker.domain.forgetting.texts import texts_of
-from tracker.domain.overview.run import WORSE, Overview, Standing, decisive_comparison, standings
+from tracker.domain.overview.run import Overview, Standing, decisive_comparison, standings
 from tracker.domain.records.display import one_line
 from tracker.domain.records.policy import Policy
-from tracker.domain.records.types import Baseline, Measure
+from tracker.domain.records.types import WORSE, Baseline, Measure
 from tracker.domain.scores.matrix import RIGHT, FloatArray, values_at
 from tracker.domain.scores.series import BenchmarkSeries
 from tracker.domain.scores.summary import Answered, answers_of, result_of

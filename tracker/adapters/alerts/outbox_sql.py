@@ -18,7 +18,7 @@ from eval_jobs.ports import Clock
 from eval_jobs.queue.database_sql import belongs_to, put_row, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from tracker.adapters.alerts.sender_sql import ChannelSender
-from tracker.adapters.database.codec import to_json
+from tracker.adapters.database.codec import from_json, to_json
 from tracker.adapters.database.damaged_sql import DamagedRows
 from tracker.adapters.database.tables import DELIVERIES, SILENCES, TRACKER_TABLES
 from tracker.domain.alerts.delivery import BY_SILENCE, Delivery, DeliveryStatus, channel_state, is_news
@@ -174,11 +174,12 @@ def _warn_of(state: ChannelState) -> None:
 
 
 def _queue(connection: Connection, channel: str, alert: Alert) -> None:
-    states = select(DELIVERIES.c.state).where(
+    queued = select(DELIVERIES.c.state, DELIVERIES.c.alert).where(
         DELIVERIES.c.channel == channel, DELIVERIES.c.fingerprint == alert.fingerprint
     )
-    last = connection.scalar(states.order_by(DELIVERIES.c.id.desc()).limit(1))
-    if not is_news(alert, None if last is None else AlertState(last)):
+    last = connection.execute(queued.order_by(DELIVERIES.c.id.desc()).limit(1)).first()
+    known = from_json(Alert, last.alert) if last is not None and alert.is_correction else None
+    if not is_news(alert, None if last is None else AlertState(last.state), known):
         return
     row = {
         "run_id": alert.run_id,

@@ -36,9 +36,10 @@ from tracker.adapters.health.history_sql import SqlTrainingHistory
 from tracker.adapters.samples.kept_scores import KeptScores, StoredRecord
 from tracker.adapters.samples.packed_parquet import NO_SAMPLES, SampleFiles, pack
 from tracker.domain.records.alerts import Alert, AlertState
+from tracker.domain.records.branches import newest_of_benchmarks
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.display import count_text
-from tracker.domain.records.outlines import newest_of_benchmarks, without_samples
+from tracker.domain.records.imported import without_samples
 from tracker.domain.records.types import Acceptance, Closing, Gap, Incident, Measure, Report
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.sample_columns import SampleColumns

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from numpy import nanmin
 
 from eval_jobs.errors import ConfigError
-from tracker.domain.overview.run import SYMBOLS, WORSE
+from tracker.domain.overview.run import SYMBOLS
 from tracker.domain.records.policy import Phase
-from tracker.domain.records.types import VerdictWord
+from tracker.domain.records.types import WORSE, VerdictWord
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 _MARKS = {
     VerdictWord.FORGOTTEN: "v",
     VerdictWord.REGRESSED: "v",
+    VerdictWord.BELOW_GUESSING: "v",
     VerdictWord.SUSPECT: "1",
     VerdictWord.RECOVERED: "2",
+    VerdictWord.TRANSIENT: "2",
     VerdictWord.IMPROVED: "^",
     VerdictWord.MISSING: "x",
     VerdictWord.INCOMPARABLE: "x",

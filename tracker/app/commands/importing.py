@@ -15,7 +15,7 @@ from eval_jobs.types import EvalRecord
 from tracker.app.review import recall, rejudge, store_conclusion, warn_of_baseline
 from tracker.app.world import World
 from tracker.domain.imports.records import ImportedCheckpoint, demand_no_other_metric, known_chances
-from tracker.domain.records.outlines import without_samples
+from tracker.domain.records.imported import without_samples
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.types import Report
 from tracker.domain.scores.mean_series import means_of, with_means

@@ -1,6 +1,6 @@
 """The best checkpoint of a run, from its history."""
 
-from tracker.domain.best.choice import Best, best_of, without_broken
+from tracker.domain.best.choice import Best, best_of
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.types import Measure
 from tracker.domain.scores.run_scores import RunScores
@@ -9,7 +9,7 @@ from tracker.ports import JudgedRecordStore, RecordStore
 
 
 def best_of_run(run_id: str, history: JudgedRecordStore, benchmark: str | None = None) -> Best | None:
-    """Return the best checkpoint that is not broken and was not discarded by a rewind.
+    """Return the best checkpoint without an open loss that is not broken and was not discarded by a rewind.
 
     None: none has a score on everything that counts.
 
@@ -18,7 +18,7 @@ def best_of_run(run_id: str, history: JudgedRecordStore, benchmark: str | None =
     Raises:
         StoreError: samples of the run are missing or damaged.
     """
-    return best_of(without_broken(newest_scores(run_id, history), history.incidents(run_id)), benchmark)
+    return best_of(newest_scores(run_id, history), benchmark, incidents=history.incidents(run_id))
 
 
 def newest_scores(run_id: str, history: RecordStore) -> RunScores:

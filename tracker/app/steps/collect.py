@@ -13,7 +13,7 @@ from tracker.domain.best import retention
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.policy import Pinned
 from tracker.domain.verdicts.rewind import scores_of_newest
-from tracker.ports import GapStore, Pins, RecordStore, TextStore
+from tracker.ports import GapStore, JudgedRecordStore, Pins, TextStore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class Keeping:
     """Name of the run; data of other runs in the same place is left to their own settings."""
     pins: Pins
     queue: QueueStatus
-    records: RecordStore
+    records: JudgedRecordStore
     texts: TextStore
     gaps: GapStore
     policy: retention.KeepPolicy
@@ -108,7 +108,9 @@ def _standing(
         {c: (retention.FIRST,) for c in held if c.step == first},
         dict.fromkeys(references, (retention.REFERENCE,)),
         {c: (retention.BASELINE,) for c in held if keeping.baseline == Pinned(run_id=c.run_id, step=c.step)},
-        retention.best_checkpoints(scores_of_newest(keeping.records.scores(run_id), branches)),
+        retention.best_checkpoints(
+            scores_of_newest(keeping.records.scores(run_id), branches), keeping.records.incidents(run_id)
+        ),
     )
 
 

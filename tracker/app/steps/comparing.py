@@ -62,6 +62,7 @@ def run_to_compare(run_id: str, history: RunHistory, curves: CurveReader) -> Run
     return RunToCompare(
         scores=scores_of_newest(history.scores(run_id, (Measure.SCORE,)), branches),
         records=records,
+        incidents=history.incidents(run_id),
         cost=total(costs) if costs else None,
         tokens=tokens_of(curves_at(records[-1].plan.checkpoint, curves, history) if records else ()),
     )

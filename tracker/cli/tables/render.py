@@ -14,13 +14,13 @@ from rich.text import Text
 from tracker.domain.calibration.repetition_text import is_unfit, short_text, unfit_text
 from tracker.domain.overview.costs import cost_text
 from tracker.domain.overview.noise import range_text
-from tracker.domain.overview.run import SYMBOLS, WORSE, Overview, headline, overview
+from tracker.domain.overview.run import SYMBOLS, Overview, headline, overview
 from tracker.domain.records.calibration import Repetition
 from tracker.domain.records.display import clean, count_text, one_line, percent_text, score_text, shortened
 from tracker.domain.records.reason_text import latency_reason_text, reason_text
 from tracker.domain.records.reasons import Failed
 from tracker.domain.records.subjects import subject_text
-from tracker.domain.records.types import Gap, LatencyVerdict, Report, Verdict, VerdictWord
+from tracker.domain.records.types import WORSE, Gap, LatencyVerdict, Report, Verdict, VerdictWord
 from tracker.domain.verdicts.screening import mean_text, savings_text
 
 STYLES: Mapping[VerdictWord, str] = {
@@ -28,6 +28,7 @@ STYLES: Mapping[VerdictWord, str] = {
     VerdictWord.INCOMPARABLE: "magenta",
     VerdictWord.FORGOTTEN: "bold red",
     VerdictWord.REGRESSED: "red",
+    VerdictWord.BELOW_GUESSING: "red",
     VerdictWord.RECOVERED: "green",
     VerdictWord.TRANSIENT: "green",
     VerdictWord.IMPROVED: "green",

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from urllib.parse import quote
 
 from eval_jobs.records.run_scope import is_of
+from tracker.domain.alerts.evidence import corrects
 from tracker.domain.records.alerts import Alert, AlertMessage, AlertState, ChannelState, Silence
 
 
@@ -68,12 +69,15 @@ def channel_state(name: str, waiting: Sequence[Delivery], *, is_configured: bool
     )
 
 
-def is_news(alert: Alert, last: AlertState | None) -> bool:
+def is_news(alert: Alert, last: AlertState | None, known: Alert | None = None) -> bool:
     """Return whether a channel must send an alert: the end of what it never sent is not news.
 
-    `last` is the state in which it was last queued for the channel; None: never.
+    `last` is the state in which it was last queued for the channel; None: never. `known` is what was queued then; only
+    a correction needs it.
     """
-    return alert.state is not (last or AlertState.RESOLVED)
+    if alert.state is not (last or AlertState.RESOLVED):
+        return True
+    return known is not None and corrects(alert, known)
 
 
 def next_turn(queued: Sequence[QueuedAlert], silences: Iterable[Silence], now: datetime) -> DeliveryTurn:

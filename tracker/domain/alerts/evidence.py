@@ -1,29 +1,30 @@
-"""The evidence of an alert, and the command that shows more, derived from verdicts. Pure."""
+"""The evidence of an alert, and the command that shows more, derived from losses and verdicts. Pure."""
 
 import shlex
 from collections.abc import Sequence
 
-from tracker.domain.records.alerts import AlertEvidence
-from tracker.domain.records.reason_text import shown_flips
-from tracker.domain.records.types import Baseline, LatencyVerdict, Measure, Report, Verdict
+from tracker.domain.records.alerts import Alert, AlertEvidence, AlertState
+from tracker.domain.records.types import Incident, LatencyVerdict, Measure
 
 
-def alert_evidence_of(verdict: Verdict) -> AlertEvidence:
-    """Return the numbers that decided a verdict; only the score if nothing was compared."""
-    if not verdict.comparisons:
-        return AlertEvidence(score=verdict.score)
-    decided = verdict.comparisons[0]
-    counted = shown_flips(decided)
-    is_of_run, is_score = decided.baseline is not Baseline.PINNED, verdict.measure is Measure.SCORE
+def evidence_of_loss(incident: Incident, pending_steps: tuple[int, ...] = ()) -> AlertEvidence:
+    """Return the plain numbers of a loss; of all benchmarks together, only since when it lasts."""
+    drop, onset_step = incident.drop, incident.onset_step
+    if drop is None:
+        return AlertEvidence(onset_step=onset_step, pending_steps=pending_steps)
+    is_score = incident.measure is Measure.SCORE
     return AlertEvidence(
-        score=verdict.score if is_score else None,
-        change=decided.delta,
-        ci_low=decided.ci_low,
-        ci_high=decided.ci_high,
-        baseline_steps=decided.baseline_steps if is_of_run else (),
-        n_common=decided.n_common,
-        n_lost=counted.lost if is_score else 0,
-        n_gained=counted.gained if is_score else 0,
+        score=drop.now if is_score else None,
+        change=drop.delta,
+        ci_low=drop.ci_low,
+        ci_high=drop.ci_high,
+        before=drop.before if is_score else None,
+        baseline_steps=() if drop.is_pinned else drop.baseline_steps,
+        onset_step=onset_step,
+        pending_steps=pending_steps,
+        n_common=drop.n_common,
+        n_lost=drop.n_lost if is_score else 0,
+        n_gained=drop.n_gained if is_score else 0,
     )
 
 
@@ -43,12 +44,23 @@ def evidence_of_latency(slower: Sequence[LatencyVerdict]) -> AlertEvidence | Non
     )
 
 
-def comparing(report: Report, verdict: Verdict) -> str:
-    """Return the command that compares the report's checkpoint with the newest step of its baseline; "" for none."""
-    before = max(alert_evidence_of(verdict).baseline_steps, default=None)
-    if before is None:
-        return ""
-    names = (shlex.quote(f"{report.run_id}@{step}") for step in (before, report.step))
+def corrects(alert: Alert, known: Alert) -> bool:
+    """Return whether a firing alert reports another baseline or onset of a loss than one with its fingerprint did."""
+    if alert.state is not AlertState.FIRING or alert.evidence is None or known.evidence is None:
+        return False
+    said, now = known.evidence, alert.evidence
+    if said.onset_step is None or now.onset_step is None:
+        return False
+    return (said.onset_step, said.baseline_steps) != (now.onset_step, now.baseline_steps)
+
+
+def comparing(incident: Incident) -> str:
+    """Return the command that compares a loss with the newest step of its baseline, or that shows the run."""
+    drop = incident.drop
+    if drop is None or drop.is_pinned:
+        return looking(incident.run_id)
+    steps = (drop.baseline_steps[-1], drop.newest_steps[-1])
+    names = (shlex.quote(f"{incident.run_id}@{step}") for step in steps)
     return f"tracker compare {' '.join(names)}"
 
 

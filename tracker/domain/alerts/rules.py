@@ -10,15 +10,17 @@ from dataclasses import replace
 from eval_jobs.errors import CheckpointsUnnamed
 from eval_jobs.identity import content_hash
 from eval_jobs.types import EvalRecord
-from tracker.domain.alerts.evidence import alert_evidence_of, comparing, evidence_of_latency, looking
+from tracker.domain.alerts.evidence import comparing, corrects, evidence_of_latency, evidence_of_loss, looking
 from tracker.domain.calibration.noise import repetition
 from tracker.domain.calibration.repetition_text import is_unfit, repetition_text, unfit_text
 from tracker.domain.records.alerts import Alert, AlertKind, AlertState, AlertSubject, SubjectKind
 from tracker.domain.records.calibration import Calibration, Fitness, Repetition
+from tracker.domain.records.loss_text import end_text, loss_text
 from tracker.domain.records.reason_text import latency_reason_text, reason_text
 from tracker.domain.records.reasons import Together
 from tracker.domain.records.subjects import alert_subject_text
 from tracker.domain.records.types import (
+    WORSE,
     Acceptance,
     Closing,
     Gap,
@@ -29,6 +31,7 @@ from tracker.domain.records.types import (
     Verdict,
     VerdictWord,
 )
+from tracker.domain.scores.suspicion import word_of_loss
 
 CHECKPOINT = AlertSubject(kind=SubjectKind.CHECKPOINT)
 
@@ -120,7 +123,7 @@ def _of_losses(report: Report) -> Iterator[Alert]:
             continue
         subject = _subject_of(incident)
         verdict = verdicts.get((incident.benchmark, incident.subset, incident.measure))
-        is_left = incident.closed_by is Closing.SUPERSEDED
+        is_open, is_left = incident.closed_step is None, incident.closed_by is Closing.SUPERSEDED
         yield Alert(
             fingerprint=_fingerprint_of(incident),
             run_id=report.run_id,
@@ -128,10 +131,10 @@ def _of_losses(report: Report) -> Iterator[Alert]:
             step=max(report.step, incident.opened_step) if is_left else report.step,
             kind=AlertKind.LOSS,
             subject=subject,
-            state=AlertState.FIRING if incident.closed_step is None else AlertState.RESOLVED,
+            state=AlertState.FIRING if is_open else AlertState.RESOLVED,
             message=f"{alert_subject_text(subject)}{_what_became_of(incident, verdict, report.step)}",
-            evidence=None if verdict is None else alert_evidence_of(verdict),
-            command=("" if verdict is None else comparing(report, verdict)) or looking(report.run_id),
+            evidence=evidence_of_loss(incident, report.pending_steps if is_open else ()),
+            command=comparing(incident),
             raised_at=report.created_at,
         )
 
@@ -161,11 +164,16 @@ def _is_covered(incident: Incident, together: Verdict | None) -> bool:
 def _what_became_of(incident: Incident, verdict: Verdict | None, step: int) -> str:
     if incident.closed_by is Closing.SUPERSEDED:
         return f": loss discarded, training restarted from a step before {incident.closed_step}"
-    if incident.closed_by is Closing.TRANSIENT and incident.benchmark:
-        return f": checkpoint {incident.onset_step} was broken, and it is back at step {step}"
+    if incident.closed_by is Closing.CORRECTED:
+        now = "" if verdict is None else f": {verdict.word} at step {step}"
+        return f": no loss with the checkpoints evaluated since{now}"
+    if verdict is not None and verdict.word in {*WORSE, VerdictWord.RECOVERED, VerdictWord.TRANSIENT}:
+        return f" {verdict.word} at step {step}: {reason_text(verdict)}"
+    if incident.closed_step is not None:
+        return f": {end_text(incident)}"
     if verdict is None:
         return ": loss reopened, training restarted from a step before the recovery"
-    return f" {verdict.word} at step {step}: {reason_text(verdict)}"
+    return f" {word_of_loss(incident)}: {loss_text(incident)}"
 
 
 def _of_latency(report: Report) -> Iterator[Alert]:
@@ -236,7 +244,14 @@ def _of_blind_spot(report: Report, verdict: Verdict) -> Alert:
 
 def _news_of(found: Iterable[Alert], report: Report, open_alerts: Sequence[Alert]) -> tuple[Alert, ...]:
     firing = {a.fingerprint: a for a in open_alerts if a.state is AlertState.FIRING and a.run_id == report.run_id}
-    return tuple(alert for alert in found if _is_news(alert, firing.get(alert.fingerprint)))
+    news = []
+    for alert in found:
+        known = firing.get(alert.fingerprint)
+        if known is not None and corrects(alert, known):
+            news.append(replace(alert, is_correction=True))
+        elif _is_news(alert, known):
+            news.append(alert)
+    return tuple(news)
 
 
 def _is_news(alert: Alert, known: Alert | None) -> bool:

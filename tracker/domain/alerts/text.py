@@ -14,7 +14,7 @@ from datetime import UTC
 from eval_jobs.identity import content_hash
 from eval_jobs.limits import cut
 from tracker.domain.records.alerts import Alert, AlertEvidence, AlertKind, AlertMessage, AlertState
-from tracker.domain.records.display import count_text, one_line, score_text, signed_text, steps_text
+from tracker.domain.records.display import count_text, names_text, one_line, score_text, signed_text, steps_text
 from tracker.domain.records.subjects import alert_subject_text
 
 MAX_NAME_CHARS = 80
@@ -37,7 +37,8 @@ LINK = "Open the run"
 class AlertLines:
     """One alert of a message, as single lines of unescaped text."""
 
-    state: AlertState
+    label: str
+    """`Firing`, `Corrected` or `Resolved`."""
     headline: str
     """`sums regressed`."""
     sentence: str
@@ -116,7 +117,7 @@ def entry_of(alert: Alert) -> AlertLines:
     evidence = alert.evidence or AlertEvidence()
     lost = evidence.lost_samples[:MAX_QUESTIONS]
     return AlertLines(
-        state=alert.state,
+        label="Corrected" if alert.is_correction else alert.state.value.capitalize(),
         headline=(firing if alert.state is AlertState.FIRING else resolved).format(subject=subject, name=name),
         sentence=line_of(alert.message, MAX_SENTENCE_CHARS),
         facts=tuple(_facts(alert, evidence)),
@@ -153,7 +154,7 @@ def blocks_text(text: MessageText, markup: Markup, room: Room) -> list[str]:
 def block(entry: AlertLines, markup: Markup, *, is_short: bool = False) -> str:
     """Return one entry as lines: headline and sentence; unless `is_short`, also facts, command and lost questions."""
     escape = markup.escape
-    lines = [markup.bold(escape(f"{entry.state.value.capitalize()}: {entry.headline}"))]
+    lines = [markup.bold(escape(f"{entry.label}: {entry.headline}"))]
     if is_short:
         return markup.line_end.join([*lines, escape(cut(entry.sentence, MAX_SHORT_CHARS))])
     lines.append(escape(entry.sentence))
@@ -196,17 +197,30 @@ _HEADLINES: dict[AlertKind, tuple[str, str]] = {
 
 
 def _facts(alert: Alert, evidence: AlertEvidence) -> Iterator[tuple[str, str]]:
-    if evidence.change is not None:
-        yield "change", _change_text(evidence, evidence.change)
-    if evidence.score is not None:
-        yield "score", score_text(evidence.score)
-    if evidence.baseline_steps:
-        yield "compared with", steps_text(evidence.baseline_steps)
-    if evidence.n_common and (evidence.is_ratio or evidence.n_lost or evidence.n_gained):
-        yield ("requests" if evidence.is_ratio else "samples"), _count_text(evidence)
+    yield from _facts_of_change(evidence)
+    if evidence.pending_steps:
+        steps = names_text([f"step {step}" for step in evidence.pending_steps])
+        yield "provisional", f"{steps} not evaluated yet; a correction or an end follows if the verdict changes"
     yield from _facts_of_training(evidence)
     is_firing = alert.state is AlertState.FIRING
     yield ("since" if is_firing else "resolved at"), f"{alert.raised_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _facts_of_change(evidence: AlertEvidence) -> Iterator[tuple[str, str]]:
+    if evidence.change is not None:
+        yield "change", _change_text(evidence, evidence.change)
+    if evidence.score is not None:
+        yield (
+            "score",
+            " -> ".join(score_text(score) for score in (evidence.before, evidence.score) if score is not None),
+        )
+    if evidence.baseline_steps:
+        yield "compared with", steps_text(evidence.baseline_steps)
+    if evidence.is_ratio and evidence.n_common:
+        yield "requests", f"{evidence.n_common} on each side"
+    elif evidence.n_lost or evidence.n_gained:
+        paired = count_text(evidence.n_common, "paired sample")
+        yield "samples", f"{evidence.n_lost} lost, {evidence.n_gained} gained of {paired}"
 
 
 def _facts_of_training(evidence: AlertEvidence) -> Iterator[tuple[str, str]]:
@@ -227,10 +241,3 @@ def _change_text(evidence: AlertEvidence, change: float) -> str:
 
 def _times_text(ratio: float) -> str:
     return f"{score_text(ratio)}x"
-
-
-def _count_text(evidence: AlertEvidence) -> str:
-    if evidence.is_ratio:
-        return f"{evidence.n_common} on each side"
-    paired = count_text(evidence.n_common, "paired sample")
-    return f"{evidence.n_lost} lost, {evidence.n_gained} gained of {paired}"

@@ -7,7 +7,7 @@ not below its median: scores within a block differ by chance, but a broken check
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -42,6 +42,8 @@ class Best:
     """Steps of the best block, ascending; the checkpoint is one of them."""
     mean: float
     """Mean of the block over the benchmarks; up is better: the score, or 1 - score if lower is better."""
+    passed_over: int | None = None
+    """Step that would be the best if no loss were open at it; None: there is none."""
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -50,16 +52,65 @@ class Best:
 
 
 def best_of(
-    scores: RunScores, benchmark: str | None = None, *, min_coverage: float = Policy.min_coverage
+    scores: RunScores,
+    benchmark: str | None = None,
+    *,
+    incidents: Sequence[Incident] = (),
+    min_coverage: float = Policy.min_coverage,
 ) -> Best | None:
     """Return the best checkpoint, or None if none has a score on everything that counts.
 
-    Only checkpoints count that were evaluated in full on every benchmark. Of several measurement settings the newest
-    count, and of several suites the one that was measured at most checkpoints. Imported results count only if the run
-    has no others: there are no pinned weights to return to. Without `benchmark`, the mean over the suite counts.
+    Only checkpoints count that were evaluated in full on every benchmark, are not broken, and show no open loss of
+    `incidents`, those of the run: with `benchmark`, of that one. Of several measurement settings the newest count, and
+    of several suites the one that was measured at most checkpoints. Imported results count only if the run has no
+    others: there are no pinned weights to return to. Without `benchmark`, the mean over the suite counts.
 
     `scores` are of one branch of a run (`rewind.scores_of_newest`), including `Measure.SCORE`.
     """
+    broken, lost = _unfit(scores, incidents, benchmark)
+    best = _best_without(scores, benchmark, broken | lost, min_coverage)
+    if best is None or not lost:
+        return best
+    highest = _best_without(scores, benchmark, broken, min_coverage)
+    if highest is None or highest.checkpoint.step not in lost:
+        return best
+    return replace(best, passed_over=highest.checkpoint.step)
+
+
+def best_by_benchmark(
+    scores: RunScores, *, incidents: Sequence[Incident] = (), min_coverage: float = Policy.min_coverage
+) -> dict[str, Best]:
+    """Return `best_of` of each benchmark that has one, in the order of the run's benchmarks."""
+    found: dict[str, Best] = {}
+    for name in scores.benchmarks():
+        best = best_of(scores, name, incidents=incidents, min_coverage=min_coverage)
+        if best is not None:
+            found[name] = best
+    return found
+
+
+def champions_of(
+    scores: RunScores, incidents: Sequence[Incident] = (), *, min_coverage: float = Policy.min_coverage
+) -> tuple[Champion, ...]:
+    """Return the champions of one branch of a run (`rewind.scores_of_newest`), the overall one first.
+
+    The best block decides, never a lucky maximum, and no checkpoint with an open loss (`best_of`).
+    """
+    overall = best_of(scores, incidents=incidents, min_coverage=min_coverage)
+    first = () if overall is None else (_champion(CHAMPION, overall),)
+    single = best_by_benchmark(scores, incidents=incidents, min_coverage=min_coverage)
+    aliases = aliases_of(scores.benchmarks())
+    return (*first, *(_champion(aliases[name], best) for name, best in single.items()))
+
+
+def aliases_of(benchmarks: Iterable[str]) -> dict[str, str]:
+    """Return `best-<benchmark>` for each; a suffix derived from the name makes equal aliases distinct."""
+    return {name: f"best-{part}" for name, part in unique_keys(benchmarks, _alias_part).items()}
+
+
+def _best_without(scores: RunScores, benchmark: str | None, steps: Collection[int], min_coverage: float) -> Best | None:
+    for step in steps:
+        scores = without_step(scores, step)
     scores = _own(scores)
     suite = _main_suite(scores, benchmark)
     names = _benchmarks_of(scores, suite) if benchmark is None else (benchmark,)
@@ -70,38 +121,25 @@ def best_of(
     return None
 
 
-def best_by_benchmark(scores: RunScores, *, min_coverage: float = Policy.min_coverage) -> dict[str, Best]:
-    """Return `best_of` of each benchmark that has one, in the order of the run's benchmarks."""
-    found = {name: best_of(scores, name, min_coverage=min_coverage) for name in scores.benchmarks()}
-    return {name: best for name, best in found.items() if best is not None}
-
-
-def without_broken(scores: RunScores, incidents: Iterable[Incident]) -> RunScores:
-    """Return the scores without broken checkpoints (`Closing.TRANSIENT`): they are not the best of anything."""
+def _unfit(scores: RunScores, incidents: Iterable[Incident], benchmark: str | None) -> tuple[set[int], set[int]]:
+    """Return the steps of broken checkpoints, and of those with an open loss."""
+    known = {step for series in scores.series.values() for step in series.steps}
+    broken, lost = set[int](), set[int]()
     for incident in incidents:
-        if incident.closed_by is Closing.TRANSIENT and not incident.benchmark:
-            steps = {step for series in scores.series.values() for step in series.steps}
-            for step in steps:
-                if incident.onset_step <= step <= (incident.last_step or incident.onset_step):
-                    scores = without_step(scores, step)
-    return scores
+        since = {step for step in known if step >= incident.onset_step}
+        if _is_open(incident, benchmark):
+            lost |= since
+        elif incident.closed_by is Closing.TRANSIENT and not incident.benchmark:
+            broken |= since - {step for step in since if step > (incident.last_step or incident.onset_step)}
+    return broken, lost
 
 
-def champions_of(scores: RunScores, *, min_coverage: float = Policy.min_coverage) -> tuple[Champion, ...]:
-    """Return the champions of one branch of a run (`rewind.scores_of_newest`), the overall one first.
-
-    The best block decides, never a lucky maximum (`best_of`).
-    """
-    overall = best_of(scores, min_coverage=min_coverage)
-    first = () if overall is None else (_champion(CHAMPION, overall),)
-    single = best_by_benchmark(scores, min_coverage=min_coverage)
-    aliases = aliases_of(scores.benchmarks())
-    return (*first, *(_champion(aliases[name], best) for name, best in single.items()))
-
-
-def aliases_of(benchmarks: Iterable[str]) -> dict[str, str]:
-    """Return `best-<benchmark>` for each; a suffix derived from the name makes equal aliases distinct."""
-    return {name: f"best-{part}" for name, part in unique_keys(benchmarks, _alias_part).items()}
+def _is_open(incident: Incident, benchmark: str | None) -> bool:
+    """Return whether a loss of the score is open: of `benchmark` or all together; None: of any benchmark."""
+    if incident.closed_step is not None or incident.measure is not Measure.SCORE:
+        return False
+    fell = {incident.benchmark, *incident.benchmarks}
+    return benchmark is None or benchmark in fell
 
 
 def _own(scores: RunScores) -> RunScores:
@@ -180,4 +218,6 @@ def _alias_part(benchmark: str) -> str:
 def _champion(alias: str, best: Best) -> Champion:
     what = best.benchmarks[0] if len(best.benchmarks) == 1 else f"{len(best.benchmarks)} benchmarks"
     reason = f"{what}: best block {steps_text(best.block)}, mean {best.mean:.3f}"
+    if best.passed_over is not None:
+        reason += f"; step {best.passed_over} scores higher, with a loss that is open"
     return Champion(alias=alias, checkpoint=best.checkpoint, plan_id=best.plan.id, reason=reason)

@@ -9,6 +9,7 @@ from itertools import groupby
 
 from eval_jobs.types import Checkpoint
 from tracker.domain.best.choice import best_by_benchmark, best_of
+from tracker.domain.records.types import Incident
 from tracker.domain.scores.run_scores import RunScores
 
 LAST = "among the newest {count}"
@@ -77,15 +78,20 @@ def decide_retention(
     return tuple(decisions)
 
 
-def best_checkpoints(scores: RunScores) -> Mapping[Identity, tuple[str, ...]]:
+def best_checkpoints(scores: RunScores, incidents: Sequence[Incident] = ()) -> Mapping[Identity, tuple[str, ...]]:
     """Return the best checkpoint of each benchmark and of the suite (`choice`), with the reasons to keep them.
 
-    `scores` are of one branch of a run (`rewind.scores_of_newest`).
+    Also those that would be the best without an open loss of `incidents`: its level may be accepted. `scores` are of
+    one branch of a run (`rewind.scores_of_newest`).
     """
+    return merged(*(_best_checkpoints(scores, known) for known in ((), incidents)))
+
+
+def _best_checkpoints(scores: RunScores, incidents: Sequence[Incident]) -> Mapping[Identity, tuple[str, ...]]:
     names: dict[Identity, list[str]] = {}
-    for benchmark, best in best_by_benchmark(scores).items():
+    for benchmark, best in best_by_benchmark(scores, incidents=incidents).items():
         names.setdefault(identity_of(best.checkpoint), []).append(benchmark)
-    of_suite = best_of(scores)
+    of_suite = best_of(scores, incidents=incidents)
     reasons = {key: (BEST.format(names=", ".join(found)),) for key, found in names.items()}
     if of_suite is None:
         return reasons

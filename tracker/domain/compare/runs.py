@@ -18,7 +18,7 @@ from tracker.domain.compare.run_pairs import PairedDifference, ScoreAt, SeriesPa
 from tracker.domain.compare.view import RefusedBenchmark
 from tracker.domain.latency.series import probe_of, quantile_of, series_of
 from tracker.domain.records.reasons import Difference
-from tracker.domain.records.types import CurvePoint, LatencyMetric
+from tracker.domain.records.types import CurvePoint, Incident, LatencyMetric
 from tracker.domain.scores.pairing import explain_difference, neutral_differences
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import BenchmarkSeries
@@ -45,6 +45,8 @@ class RunToCompare:
     scores: RunScores
     records: tuple[EvalRecord, ...]
     """Ordered by step; without samples."""
+    incidents: tuple[Incident, ...] = ()
+    """Losses of its benchmarks."""
     cost: Cost | None = None
     """Of all its evaluations; None: unknown."""
     tokens: Mapping[int, float] = field(default_factory=dict)
@@ -136,7 +138,9 @@ def compare_runs(a: RunToCompare, b: RunToCompare, *, min_coverage: float, by: B
         if by is By.TOKENS and not run.tokens:
             hint = "compare by step, or set include_num_input_tokens_seen in the trainer"
             raise ConfigError(f"the trainer of {run.scores.run_id} logged no token counts", hint=hint)
-    best_a, best_b = (best_by_benchmark(run.scores, min_coverage=min_coverage) for run in (a, b))
+    best_a, best_b = (
+        best_by_benchmark(run.scores, incidents=run.incidents, min_coverage=min_coverage) for run in (a, b)
+    )
     compared: list[BenchmarkOfRuns] = []
     refused: list[RefusedBenchmark] = []
     for name in dict.fromkeys([*_planned(a), *_planned(b)]):
@@ -261,7 +265,7 @@ def _neutral(a: RunToCompare, b: RunToCompare) -> tuple[Difference, ...]:
 
 
 def _summary_of(run: RunToCompare, min_coverage: float) -> RunSummary:
-    best = best_of(run.scores, min_coverage=min_coverage)
+    best = best_of(run.scores, incidents=run.incidents, min_coverage=min_coverage)
     return RunSummary(
         run_id=run.scores.run_id,
         steps=tuple(sorted({record.plan.checkpoint.step for record in run.records})),

@@ -3,8 +3,8 @@
 The ledger uses scores only. `texts.with_texts` adds prompts and answers.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import median_low
 
@@ -24,8 +24,8 @@ from tracker.domain.forgetting.transfer import (
     phase_spans,
 )
 from tracker.domain.records.policy import Policy
-from tracker.domain.records.types import Measure
-from tracker.domain.regression.blocks import peak_width
+from tracker.domain.records.types import Baseline, Drop, Incident, Measure
+from tracker.domain.regression.blocks import Blocks, peak_width
 from tracker.domain.regression.detector import Track, jitter_of
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.scores.matrix import BoolArray, Flips, FloatArray, IntArray, flips
@@ -34,14 +34,17 @@ from tracker.domain.scores.series import BenchmarkSeries
 from tracker.domain.verdicts.candidates import phase_start
 
 
-def run_ledger(scores: RunScores, policy: Policy, *, details: int) -> types.RunLedger:
+def run_ledger(
+    scores: RunScores, policy: Policy, incidents: Sequence[Incident] = (), *, details: int
+) -> types.RunLedger:
     """Return the ledger of a run, from each benchmark's newest series.
 
+    A benchmark with an open loss of `incidents` is compared as that loss is (`Drop`), any other one with its peak.
     `details` is the number of lost samples to describe for each benchmark.
     """
     cases: list[_Case] = []
     for suite in dict.fromkeys(key.suite for key in scores.series):
-        cases += _cases(scores, suite, policy)
+        cases += _cases(scores, suite, policy, incidents)
     ledgers = sorted((_ledger_of(case, scores, details) for case in cases), key=lambda ledger: _loss(ledger.whole))
     origins = [(case.series.key.benchmark, case.origin) for case in cases if case.origin is not None]
     return types.RunLedger(
@@ -62,10 +65,14 @@ class _Case:
     """Rows of the checkpoints that count."""
     spans: tuple[PhaseSpan, ...]
     origin: Origin | None
+    drops: Mapping[str, Drop] = field(default_factory=dict)
+    """Open losses by subset; that of the whole benchmark has none."""
 
     @cached_property
     def before(self) -> IntArray | None:
-        """Rows before a loss: the end of the phase in which it was learned, else of the peak."""
+        """Rows before an open loss; without one, the end of the phase in which it was learned, else of the peak."""
+        if self.whole.loss is not None:
+            return self.whole.loss.base
         learned = self.origin.span if self.origin else None
         width = min(sample_lives.WINDOW, peak_width(None, self.rows.size))
         # The newest phase has no end yet, so it cannot be the reference.
@@ -84,17 +91,43 @@ class _Case:
         return None
 
 
-def _cases(scores: RunScores, suite: str, policy: Policy) -> list[_Case]:
+def _cases(scores: RunScores, suite: str, policy: Policy, incidents: Sequence[Incident]) -> list[_Case]:
     """Return the benchmarks of one suite; their jitter is estimated together."""
     newest = [found[-1] for name in scores.benchmarks() if (found := scores.of(name, suite))]
+    known = [_open_drops(series, incidents) for series in newest]
     tracks = [_track(series, policy) for series in newest]
     jitters = jitter_of(tracks)
     run_start = min(series.steps[0] for series in scores.series.values())
     cases = []
-    for series, track, jitter in zip(newest, tracks, jitters, strict=True):
+    for series, track, jitter, drops in zip(newest, tracks, jitters, known, strict=True):
         starts = (run_start, min(s.steps[0] for s in scores.of(series.key.benchmark, suite)))
-        cases.append(_case(series, track, jitter, policy, starts))
+        case = _case(series, track, jitter, policy, starts)
+        cases.append(replace(case, whole=_with_loss(case.whole, drops.get("")), drops=drops))
     return cases
+
+
+def _open_drops(series: BenchmarkSeries, incidents: Sequence[Incident]) -> dict[str, Drop]:
+    """Return the numbers of the open losses of a benchmark and its subsets, against checkpoints of its own run."""
+    found: dict[str, Drop] = {}
+    for incident in incidents:
+        is_of = (incident.suite, incident.benchmark) == (series.key.suite, series.key.benchmark)
+        is_open = incident.closed_step is None and incident.opened_step in series.steps
+        if is_of and is_open and incident.measure is Measure.SCORE and incident.drop and not incident.drop.is_pinned:
+            found[incident.subset] = incident.drop
+    return found
+
+
+def _with_loss(unit: LedgerSubject, drop: Drop | None) -> LedgerSubject:
+    """Return the subject as one with an open loss, if all checkpoints of the loss count here too."""
+    if drop is None:
+        return unit
+    base, new = (
+        np.array([row for row in unit.track.rows if unit.steps[row] in steps], dtype=np.int64)
+        for steps in (drop.baseline_steps, drop.newest_steps)
+    )
+    if (base.size, new.size) != (len(drop.baseline_steps), len(drop.newest_steps)):
+        return unit
+    return replace(unit, loss=Blocks(baseline=Baseline.GIVEN, new=new, base=base), drop=drop)
 
 
 def _track(series: BenchmarkSeries, policy: Policy) -> Track:
@@ -157,7 +190,7 @@ def _ledger_of(case: _Case, scores: RunScores, details: int) -> types.BenchmarkL
     shares = _shares(case)
     lost = [] if shares is None else _firmest_first(case, lives, shares)
     subsets = [
-        _row(name, unit, case, columns, shares)
+        _row(name, _with_loss(replace(unit, drop=None), case.drops.get(name)), case, columns, shares)
         for name, columns, unit in subset_units(series.subsets, case.whole, matrix)
     ]
     return types.BenchmarkLedger(
@@ -181,6 +214,8 @@ def _ledger_of(case: _Case, scores: RunScores, details: int) -> types.BenchmarkL
 
 
 def _row(name: str, unit: LedgerSubject, case: _Case, columns: IntArray, shares: _Shares | None) -> types.LedgerRow:
+    if unit.loss is not None:
+        shares = _shares_in(case, unit.loss.base, unit.loss.new)
     means = unit.track.scores.means[case.rows]
     return types.LedgerRow(
         subset=name,
@@ -220,16 +255,22 @@ def _other_steps(scores: RunScores, series: BenchmarkSeries) -> tuple[int, ...]:
 
 def _shares(case: _Case) -> _Shares | None:
     """Return the shares before a loss and at the newest checkpoints; None with too few of either."""
-    matrix = case.series.matrices[Measure.SCORE]
     if case.before is None or case.newest is None:
         return None
+    if case.whole.loss is not None:
+        return _shares_in(case, case.whole.loss.base, case.whole.loss.new)
     windows = sample_lives.windows_around(case.rows, case.before, peak_width(None, case.rows.size))
     if windows is None:
         return None
+    return _shares_in(case, windows.before, windows.after)
+
+
+def _shares_in(case: _Case, before: IntArray, after: IntArray) -> _Shares:
+    matrix = case.series.matrices[Measure.SCORE]
     return _Shares(
-        windows=windows,
-        before=sample_lives.known_share(matrix, windows.before),
-        after=sample_lives.known_share(matrix, windows.after),
+        windows=sample_lives.Windows(before=before, after=after),
+        before=sample_lives.known_share(matrix, before),
+        after=sample_lives.known_share(matrix, after),
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
+from tracker.domain.records.types import Drop
 from tracker.domain.regression.blocks import BLOCK, Blocks, peak_blocks, peak_width, second_difference_weights
 from tracker.domain.regression.detector import Track, blocks_test, level_test
 from tracker.domain.regression.jitter import WINDOW, Jitter
@@ -41,6 +42,10 @@ class LedgerSubject:
     """Maximum checkpoints in a block: those of a usual phase, so that blocks do not mix the phases of a short run."""
     newest: int = LAST
     """Maximum newest checkpoints averaged: those of the newest phase."""
+    loss: Blocks | None = None
+    """The two sides of an open loss; None: the peak is compared with the newest checkpoints."""
+    drop: Drop | None = None
+    """The numbers of that loss; None: a subset without one of its own."""
 
     def block(self, rows: IntArray) -> CheckpointBlock:
         """Return the checkpoints in `rows` as a block."""
@@ -128,7 +133,7 @@ def forgetting_of(unit: LedgerSubject) -> Forgetting | None:
     test = unit.compare(blocks.new, blocks.base)
     if test.n < MIN_SAMPLES:
         return None
-    low, high = test.interval()
+    low, high = test.interval() if unit.drop is None else (unit.drop.ci_low, unit.drop.ci_high)
     noise = _checkpoint_noise(unit)
     peak_mean = float(means[blocks.base].mean())
     return Forgetting(
@@ -193,6 +198,8 @@ def retention_of(
 
 def _blocks(unit: LedgerSubject) -> Blocks | None:
     # The width depends on the checkpoints so far, not on those planned, so the ledger also works early in a run.
+    if unit.loss is not None:
+        return unit.loss
     rows, means = unit.track.rows, unit.track.scores.means
     width, last = min(unit.widest, peak_width(None, rows.size)), min(unit.newest, last_width(rows.size))
     return peak_blocks(rows, means, last, width) or peak_blocks(rows, means, 1, width)

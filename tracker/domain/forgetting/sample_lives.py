@@ -11,21 +11,27 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from tracker.domain.scores.matrix import NO_VALUE, RIGHT, BoolArray, FloatArray, IntArray, ScoreMatrix, values_at
+from tracker.domain.scores.matrix import (
+    KNOWN,
+    NO_VALUE,
+    RIGHT,
+    UNKNOWN,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    ScoreMatrix,
+    values_at,
+)
 
 WINDOW = 5
 """Checkpoints on each side of a loss; fewer in a short run."""
-KNOWN = 0.8
-"""Minimum share of right answers of a known sample."""
-UNKNOWN = 0.2
-"""Maximum share of right answers of an unknown sample."""
 _MIN_WINDOW = 2
 _MIN_SCORED = 0.5
 """Minimum share of a window's checkpoints with a score; a sample with fewer scores is not classified."""
 
-_HEALTHY_SHARE = {2: 0.008, 3: 0.0015, 4: 0.0004, 5: 0.003}
+_HEALTHY_SHARE = {1: 0.05, 2: 0.008, 3: 0.0015, 4: 0.0004, 5: 0.003}
 """By window size: share of samples of a healthy simulated plateau that are listed as lost between neighbouring windows.
-Four checkpoints must all agree; of five, one may differ."""
+Four checkpoints must all agree; of five, one may differ. Larger windows count as five."""
 _RISEN = 0.02
 """Mean rise above which gains count as learning, not as churn."""
 _PRIOR_COUNT = 0.5
@@ -182,7 +188,7 @@ def flow_between(before: FloatArray, after: FloatArray, window: int) -> Flow:
     """
     lost, gained = int(is_lost(before, after).sum()), int(is_lost(after, before).sum())
     judged = ~(np.isnan(before) | np.isnan(after))
-    by_chance = _HEALTHY_SHARE[window] * int(judged.sum())
+    by_chance = _HEALTHY_SHARE[min(window, WINDOW)] * int(judged.sum())
     expected = 0.0
     if by_chance:
         expected = (gained + _PRIOR_COUNT) / (1 + _PRIOR_COUNT / by_chance)

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from tracker.domain.records.calibration import NoiseAspect, NoiseOfRun, OutOfRange
 from tracker.domain.records.display import count_text, names_text, one_line, span_text
-from tracker.domain.records.types import NoiseAspect, NoiseOfRun, OutOfRange, Report
+from tracker.domain.records.types import Report
 
 _MAX_NAMES = 6
 

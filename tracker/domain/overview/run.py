@@ -14,13 +14,15 @@ from tracker.domain.checkpoints.gaps import without
 from tracker.domain.checkpoints.names import unit_of
 from tracker.domain.overview.noise import newest_noise
 from tracker.domain.records.branches import branches_of
+from tracker.domain.records.calibration import NoiseOfRun
 from tracker.domain.records.display import count_text, names_text, steps_text
 from tracker.domain.records.subjects import subject_text
-from tracker.domain.records.types import Baseline, Comparison, Gap, Measure, NoiseOfRun, Report, Verdict, VerdictWord
+from tracker.domain.records.types import WORSE, Baseline, Comparison, Gap, Measure, Report, Verdict, VerdictWord
 
 SYMBOLS: Mapping[VerdictWord, str] = {
     VerdictWord.FORGOTTEN: "▼▼",
     VerdictWord.REGRESSED: "▼",
+    VerdictWord.BELOW_GUESSING: "▾",
     VerdictWord.MISSING: "?",
     VerdictWord.INCOMPARABLE: "≠",
     VerdictWord.SUSPECT: "▽",
@@ -36,8 +38,7 @@ SYMBOLS: Mapping[VerdictWord, str] = {
 """Distinguishable without colour; in the order of display, most important first."""
 
 URGENCY = tuple(SYMBOLS)
-WORSE = frozenset({VerdictWord.FORGOTTEN, VerdictWord.REGRESSED})
-_DECISIVE = frozenset({*WORSE, VerdictWord.IMPROVED, VerdictWord.RECOVERED})
+_DECISIVE = frozenset({*WORSE, VerdictWord.IMPROVED, VerdictWord.RECOVERED, VerdictWord.TRANSIENT})
 _IN_A_STREAK = frozenset({*WORSE, VerdictWord.SUSPECT, VerdictWord.MISSING, VerdictWord.INCOMPARABLE})
 _UNKNOWN = frozenset({VerdictWord.MISSING, VerdictWord.INCOMPARABLE})
 _OPEN = frozenset(
@@ -269,8 +270,10 @@ _PHRASES: Mapping[VerdictWord, str] = {
     VerdictWord.INCOMPARABLE: "cannot be compared at step {step}",
     VerdictWord.FORGOTTEN: "{be} forgotten",
     VerdictWord.REGRESSED: "regressed",
+    VerdictWord.BELOW_GUESSING: "fell below guessing",
     VerdictWord.SUSPECT: "may be worse at step {step}",
     VerdictWord.RECOVERED: "recovered",
+    VerdictWord.TRANSIENT: "{be} lower at one checkpoint",
     VerdictWord.IMPROVED: "improved",
     VerdictWord.RISING: "may be better at step {step}",
     VerdictWord.FIRST: "{be} measured for the first time",

@@ -89,8 +89,14 @@ class AlertEvidence:
     """95 % interval of `change`."""
     ci_high: float | None = None
     is_ratio: bool = False
+    before: float | None = None
+    """Score of the baseline of a loss, as the benchmark reports it."""
     baseline_steps: tuple[int, ...] = ()
     """Steps of the same run, ascending; empty also if the baseline is a checkpoint of another run."""
+    onset_step: int | None = None
+    """First step of a loss."""
+    pending_steps: tuple[int, ...] = ()
+    """Earlier checkpoints that were not evaluated yet: the alert is provisional."""
     n_common: int = 0
     """Samples scored on both sides, or requests timed on both."""
     n_lost: int = 0
@@ -120,6 +126,8 @@ class Alert:
     evidence: AlertEvidence | None = None
     command: str = ""
     """Command that shows more; empty if there is nothing more to show."""
+    is_correction: bool = False
+    """Whether it replaces the numbers of a firing alert with the same fingerprint."""
     raised_at: datetime
 
 

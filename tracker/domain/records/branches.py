@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from eval_jobs.types import Checkpoint
+from tracker.domain.records.types import Report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,3 +81,14 @@ def _is_trainers(checkpoint: Checkpoint) -> bool:
     name = checkpoint.source_uri.rpartition("/")[2]
     digits = name[len(name.rstrip("0123456789")) :]
     return digits != "" and int(digits) == checkpoint.step
+
+
+def newest_of_benchmarks(reports: Iterable[Report]) -> frozenset[str]:
+    """Return the plan ids of the reports that are the newest on any of their benchmarks; `reports` ordered by step.
+
+    Reports of checkpoints that training left behind are excluded.
+    """
+    known = tuple(reports)
+    branches = branches_of(r.checkpoint for r in known)
+    newest = (r for r in known if branches.left_by(r.checkpoint) is None)
+    return frozenset({v.benchmark: r.plan_id for r in newest for v in r.verdicts}.values())

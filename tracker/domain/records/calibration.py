@@ -1,4 +1,4 @@
-"""Results of calibrations, which evaluate one checkpoint twice, as stored and as shown. Frozen values."""
+"""Noise, as stored and as shown: of repeated evaluations of one checkpoint, and between the checkpoints of a run."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -89,3 +89,52 @@ class Repetition:
     measured_at: datetime
     stale: str = ""
     """What has changed since, so that the calibration is no longer valid; empty if it is valid."""
+
+
+class NoiseAspect(StrEnum):
+    """What describes the noise between the checkpoints of a run."""
+
+    JITTER = "jitter"
+    """The largest of all benchmarks."""
+    SPREAD = "spread"
+    """The largest jitter divided by the smallest."""
+    PERSISTENCE = "persistence"
+    TAILS = "tails"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutOfRange:
+    """An aspect of the noise beyond the range in which the error rate was simulated."""
+
+    aspect: NoiseAspect
+    value: float
+    limit: float
+    """Largest value simulated."""
+    benchmark: str = ""
+    """The one with the largest jitter; empty for other aspects."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkNoise:
+    """Noise of one benchmark between the checkpoints of its run."""
+
+    benchmark: str
+    jitter: float
+    """Standard deviation tau that the samples do not explain, in score units."""
+    checkpoints: int
+    """Number of newest checkpoints that it was estimated from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseOfRun:
+    """Noise between the checkpoints of a run, on whose range the error rate depends (`regression.diagnostic`)."""
+
+    benchmarks: tuple[BenchmarkNoise, ...]
+    """Largest jitter first; those with too few checkpoints are omitted."""
+    persistence: float
+    """Mean of what is known about r, the correlation of the jitter at neighbouring checkpoints."""
+    tails: float | None
+    """95 % quantile of the second differences divided by that of normal noise; None with too few of them."""
+    differences: int
+    """Number of second differences behind `tails`."""
+    out_of_range: tuple[OutOfRange, ...] = ()

@@ -1,8 +1,9 @@
-"""Which records and checkpoints were imported. Pure."""
+"""Records that lack a part: imported ones, and those without samples. Pure."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from eval_jobs.types import Checkpoint, EvalRecord
+from eval_jobs.types import Checkpoint, EvalRecord, EvalResult
 
 IMPORTED = "imported"
 """Load method of an engine that the tracker did not run; also the URI scheme of imported checkpoints."""
@@ -28,3 +29,9 @@ def first_checkpoint(checkpoint: Checkpoint, records: Iterable[EvalRecord]) -> C
     """Return the lowest-step checkpoint of its run that was not imported, or `checkpoint` itself if it is lower."""
     known = (record.plan.checkpoint for record in records if not is_imported(record))
     return min((*known, checkpoint), key=lambda c: c.step)
+
+
+def without_samples(record: EvalRecord) -> EvalRecord:
+    """Return a record without the samples of its results."""
+    outcomes = tuple(replace(o, samples=()) if isinstance(o, EvalResult) else o for o in record.outcomes)
+    return replace(record, outcomes=outcomes)

@@ -1,6 +1,6 @@
 """One sentence per verdict, understandable on its own. Pure.
 
-reason_text(verdict)            # 0.93 at step 400 -> 0.02; lost 182 of 200 samples, gained 0
+reason_text(verdict)            # 0.930 at step 400 -> 0.020 since step 500; 182 of 200 samples lost
 latency_reason_text(verdict)    # 8.3 % slower (95 % CI +7.1 % to +9.5 %) than the reference, step 100
 """
 
@@ -18,6 +18,7 @@ from tracker.domain.records.display import (
     signed_text,
     steps_text,
 )
+from tracker.domain.records.loss_text import MEASURES, back_text, drop_text
 
 
 def reason_text(verdict: types.Verdict) -> str:
@@ -115,12 +116,6 @@ _BASELINES = {types.Baseline.PEAK: " (peak)", types.Baseline.PINNED: " (pinned b
 _PAIR = 2
 """Up to this number of steps, a sample that was right at most of them was right at all of them."""
 
-_MEASURES = {
-    types.Measure.SCORE: "",
-    types.Measure.OUTPUT_LENGTH: "output length (share of the token limit): ",
-    types.Measure.COMPLETENESS: "share of truncated answers: ",
-}
-
 
 def _text(verdict: types.Verdict, reason: reasons.Reason) -> str:
     match reason:
@@ -169,9 +164,15 @@ def _too_few(verdict: types.Verdict, reason: reasons.FewScores | reasons.FewInCo
     return text
 
 
+_IS_OVER = frozenset({types.VerdictWord.RECOVERED, types.VerdictWord.TRANSIENT})
+
+
 def _compared(verdict: types.Verdict, reason: reasons.Compared) -> str:
+    lost = "" if verdict.lost_since is None else _lost(verdict, reason, verdict.lost_since)
+    if lost:
+        return lost
     deciding = verdict.comparisons[0]
-    change = f"{_MEASURES[verdict.measure]}{_change(deciding, reason)}"
+    change = f"{MEASURES[verdict.measure]}{_change(deciding, reason)}"
     if verdict.word is types.VerdictWord.EQUIVALENT:
         return f"{change}: equivalent within ±{reason.margin:.2g}"
     if verdict.word is types.VerdictWord.INCONCLUSIVE:
@@ -180,11 +181,19 @@ def _compared(verdict: types.Verdict, reason: reasons.Compared) -> str:
     return _counted(verdict, reason, change + _flips(verdict.measure, deciding))
 
 
+def _lost(verdict: types.Verdict, reason: reasons.Compared, lost_since: int) -> str:
+    """Return what a loss took that the verdict shows, or that ends; empty for other verdicts while a loss is open."""
+    if verdict.word in _IS_OVER:
+        is_transient = verdict.word is types.VerdictWord.TRANSIENT
+        return back_text(verdict.score, verdict.drop, lost_since, is_transient=is_transient)
+    if verdict.word in types.WORSE and verdict.drop is not None:
+        return f"{drop_text(verdict.drop, lost_since, verdict.measure)}{_more_of_loss(verdict.word, reason)}"
+    return ""
+
+
 def _counted(verdict: types.Verdict, reason: reasons.Compared, counted: str) -> str:
-    if verdict.word is types.VerdictWord.FORGOTTEN:
-        return f"{counted}; worse than the peak at {reason.in_a_row} checkpoints in a row"
-    if verdict.word is types.VerdictWord.RECOVERED:
-        return f"{counted}; recovered at {reason.in_a_row} checkpoints in a row"
+    if verdict.word in types.WORSE:
+        return f"{counted}{_more_of_loss(verdict.word, reason)}"
     if reason.expected_after is not None:
         return f"{counted}: {_expected(reason.expected_after)}"
     deciding, level = verdict.comparisons[0], p_text(verdict.alpha_test)
@@ -195,6 +204,14 @@ def _counted(verdict: types.Verdict, reason: reasons.Compared, counted: str) -> 
         said = f"may be better ({_interval_text(deciding)}, {p_value_text(deciding.p_better)})"
         return f"{counted}: {said}, not significant at the run's level ({level})"
     return counted
+
+
+def _more_of_loss(word: types.VerdictWord, reason: reasons.Compared) -> str:
+    if word is types.VerdictWord.FORGOTTEN:
+        return f"; below the peak at {reason.in_a_row} checkpoints in a row"
+    if word is types.VerdictWord.BELOW_GUESSING:
+        return "; below guessing: check the format of the answers"
+    return ""
 
 
 def _interval_text(comparison: types.Comparison) -> str:

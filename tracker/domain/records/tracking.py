@@ -43,9 +43,9 @@ class TrackedVerdict:
     word: VerdictWord
     score: float | None
     change: float | None
-    """Delta of the deciding comparison; None without a comparison."""
+    """Delta of the open loss, else of the deciding comparison; None without either."""
     baseline: str
-    """Baseline of the comparison, such as `peak, steps 510 to 600`; empty without a comparison."""
+    """Its baseline, such as `step 600` or `peak, steps 510 to 600`; empty without one."""
     digest: str
     """Digest of the checkpoint."""
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from eval_jobs.types import Checkpoint, Cost
-from tracker.domain.records.calibration import Repetition
+from tracker.domain.records.calibration import NoiseOfRun, Repetition
 from tracker.domain.records.reasons import Failed, LatencyReason, Reason
 
 
@@ -80,6 +80,40 @@ class Closing(StrEnum):
     """It was of one checkpoint: the next one is back."""
     SUPERSEDED = "superseded"
     """Training went back to a step before it: the checkpoint that raised the alarm was left behind."""
+    EXPLAINED = "explained"
+    """Answers are longer, or more of them are truncated, and the score improved: that is no loss."""
+    CORRECTED = "corrected"
+    """With earlier checkpoints that were evaluated later, no verdict shows it any more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drop:
+    """What a loss took, compared as a person would: the checkpoint just before it, and the newest one.
+
+    There is one for each loss, and every view shows its numbers. The tests of a verdict compare other checkpoints.
+    """
+
+    baseline_steps: tuple[int, ...]
+    """Step of the checkpoint just before the loss; if it alone is clearly below the baseline of the test that found the
+    loss, the steps of that baseline. It stays the same while the loss is open."""
+    before: float
+    """Mean score of the baseline, as the benchmark reports it."""
+    newest_steps: tuple[int, ...]
+    """Step of the newest checkpoint with the loss; if it alone does not show it, the newest 10 since the onset."""
+    now: float
+    """Mean score of these checkpoints."""
+    delta: float
+    """`now` - `before` on the samples that both sides have; up is better."""
+    ci_low: float
+    """95 % interval of `delta`, with jitter."""
+    ci_high: float
+    n_common: int
+    """Samples with a score on both sides."""
+    n_lost: int
+    """Lost samples, as in `Comparison`."""
+    n_gained: int
+    is_pinned: bool = False
+    """Whether the baseline is the pinned checkpoint, which may be of another run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +145,8 @@ class Incident:
     closed_by: Closing | None = None
     last_step: int | None = None
     """Last step with the loss; None unless it recovered or was transient."""
+    drop: Drop | None = None
+    """What it took, up to the newest checkpoint that shows it; None for all benchmarks together."""
     opened_digest: str
     """Digest of the checkpoint that raised the alarm."""
     closed_digest: str = ""
@@ -158,8 +194,10 @@ class Comparison:
     selected_from: int = 1
     """Number of blocks that the baseline is the best of."""
     n_lost: int
-    """Samples right (above .5) at most of the baseline's checkpoints, wrong at most of the candidate's side."""
+    """Samples that were right (above .5) at 80 % of the baseline's checkpoints or more, and are right at 20 % of those
+    on the candidate's side or less."""
     n_gained: int
+    """The reverse."""
     n_lost_newest: int | None = None
     """The same, but on the candidate's side only the newest checkpoint; None: a record of an older version."""
     n_gained_newest: int | None = None
@@ -180,10 +218,12 @@ class VerdictWord(StrEnum):
     FORGOTTEN = "forgotten"
     """Was learned, and is below the peak at three checkpoints in a row."""
     REGRESSED = "regressed"
+    BELOW_GUESSING = "below guessing"
+    """Was never better than guessing, and is now clearly worse: often the format of the answers."""
     RECOVERED = "recovered"
-    """Was lost, and is back at two checkpoints in a row."""
+    """Was lost, and is back: clearly above the loss, at two checkpoints in a row or at the baseline."""
     TRANSIENT = "transient"
-    """Several benchmarks together were lower at one checkpoint, and the next one is back."""
+    """Was lower at one checkpoint, and the next one is back."""
     IMPROVED = "improved"
     EQUIVALENT = "equivalent"
     """Shown to be within the margin; not the same as "no difference found"."""
@@ -197,6 +237,10 @@ class VerdictWord(StrEnum):
     """No checkpoint was better than guessing yet: there is nothing to lose, so nothing was tested."""
     FIRST = "first"
     """Nothing earlier to compare with."""
+
+
+WORSE = frozenset({VerdictWord.FORGOTTEN, VerdictWord.REGRESSED, VerdictWord.BELOW_GUESSING})
+"""Verdicts that show a loss."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,6 +286,8 @@ class Verdict:
     """The same for the newest four checkpoints together."""
     lost_since: int | None = None
     """Onset of the loss that is open at this checkpoint, or that ends here."""
+    drop: Drop | None = None
+    """What the loss that is open at this checkpoint took, or that ends here; None: unknown, or there is none."""
     screened: Screened | None = None
     """Set if only a part of the benchmark was evaluated: the score is an estimate of that of the whole benchmark."""
     repetition: Repetition | None = None
@@ -312,56 +358,7 @@ class LatencyVerdict:
     """Smallest true ratio above 1 that is detected with 80 % power."""
 
 
-class NoiseAspect(StrEnum):
-    """What describes the noise between the checkpoints of a run."""
-
-    JITTER = "jitter"
-    """The largest of all benchmarks."""
-    SPREAD = "spread"
-    """The largest jitter divided by the smallest."""
-    PERSISTENCE = "persistence"
-    TAILS = "tails"
-
-
-@dataclass(frozen=True, kw_only=True)
-class OutOfRange:
-    """An aspect of the noise beyond the range in which the error rate was simulated."""
-
-    aspect: NoiseAspect
-    value: float
-    limit: float
-    """Largest value simulated."""
-    benchmark: str = ""
-    """The one with the largest jitter; empty for other aspects."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BenchmarkNoise:
-    """Noise of one benchmark between the checkpoints of its run."""
-
-    benchmark: str
-    jitter: float
-    """Standard deviation tau that the samples do not explain, in score units."""
-    checkpoints: int
-    """Number of newest checkpoints that it was estimated from."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoiseOfRun:
-    """Noise between the checkpoints of a run, on whose range the error rate depends (`regression.diagnostic`)."""
-
-    benchmarks: tuple[BenchmarkNoise, ...]
-    """Largest jitter first; those with too few checkpoints are omitted."""
-    persistence: float
-    """Mean of what is known about r, the correlation of the jitter at neighbouring checkpoints."""
-    tails: float | None
-    """95 % quantile of the second differences divided by that of normal noise; None with too few of them."""
-    differences: int
-    """Number of second differences behind `tails`."""
-    out_of_range: tuple[OutOfRange, ...] = ()
-
-
-RULES_VERSION = 3
+RULES_VERSION = 4
 """Version of the rules of verdicts: a change that gives checkpoints other verdicts increases it."""
 
 
@@ -377,7 +374,7 @@ class Report:
     findings: tuple[Verdict, ...] = ()
     """Losses of single subsets, and answers that became longer or were truncated more often; empty without any."""
     incidents: tuple[Incident, ...] = ()
-    """Losses that open, change or end at this checkpoint."""
+    """Losses that open, last or end at this checkpoint; those that last with their newest numbers."""
     latency: tuple[LatencyVerdict, ...] = ()
     """Six for each load: TTFT, TPOT and E2E, by p50 and p95."""
     checkpoint: Checkpoint
@@ -386,6 +383,8 @@ class Report:
     """Cost of the evaluation; None if unknown."""
     noise: NoiseOfRun | None = None
     """None with too few checkpoints, and in reports that do not say."""
+    pending_steps: tuple[int, ...] = ()
+    """Earlier checkpoints that were not evaluated yet: with them, the verdicts may change."""
     created_at: datetime
     rules_version: int = 1
     """`RULES_VERSION` of the program that decided; 1 in reports that do not say."""

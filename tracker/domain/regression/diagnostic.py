@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from tracker.domain.records.types import BenchmarkNoise, NoiseAspect, NoiseOfRun, OutOfRange
+from tracker.domain.records.calibration import BenchmarkNoise, NoiseAspect, NoiseOfRun, OutOfRange
 from tracker.domain.regression.blocks import newest_of
 from tracker.domain.regression.detector import Track
 from tracker.domain.regression.jitter import MIN_HISTORY, WINDOW, Jitter, persistence_of

@@ -8,7 +8,7 @@ all benchmarks together                    loss_of_all
 neither a change nor its absence shown     without_proof
 """
 
-from tracker.domain.records.types import VerdictWord
+from tracker.domain.records.types import WORSE, Closing, Incident, VerdictWord
 
 SUSPECT_P = 0.01
 """About 1 healthy checkpoint in 100 is suspect."""
@@ -50,6 +50,15 @@ def loss_of_all(*, is_provisional: bool) -> VerdictWord:
     return VerdictWord.REGRESSED
 
 
+def word_of_loss(incident: Incident) -> VerdictWord:
+    """Return the verdict on a loss at the checkpoints that show it, whatever became of it."""
+    if incident.closed_by is Closing.TRANSIENT:
+        return VerdictWord.TRANSIENT
+    if incident.forgotten:
+        return VerdictWord.FORGOTTEN
+    return loss_of_all(is_provisional=incident.provisional)
+
+
 def at_most_suspect(word: VerdictWord) -> VerdictWord:
     """Return `word`, or SUSPECT for a loss on evidence that is too weak for an alarm.
 
@@ -58,6 +67,6 @@ def at_most_suspect(word: VerdictWord) -> VerdictWord:
     all checkpoints answered the same questions. It applies to latency while the noise between starts of the engine is
     unknown.
     """
-    if word in {VerdictWord.FORGOTTEN, VerdictWord.REGRESSED}:
+    if word in WORSE:
         return VerdictWord.SUSPECT
     return word

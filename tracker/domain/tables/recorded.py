@@ -13,7 +13,7 @@ from eval_jobs.records.run_scope import is_of
 from eval_jobs.types import EvalRecord, Percentiles, ProbeResult, ReferenceProbe
 from tracker.domain.overview.costs import asked_by
 from tracker.domain.records.alerts import Alert, SubjectKind
-from tracker.domain.records.types import Acceptance, Closing, Gap, Incident, Report, VerdictWord
+from tracker.domain.records.types import Acceptance, Closing, Drop, Gap, Incident, Report, VerdictWord
 from tracker.domain.tables.catalog import (
     ALERTS,
     CHECKPOINTS,
@@ -119,8 +119,15 @@ def losses_table(incidents: Iterable[Incident], acceptances: Iterable[Acceptance
         is_accepted = one.closed_by is Closing.ACCEPTED
         reason = reasons.get((one.run_id, one.benchmark, one.closed_step or 0), "") if is_accepted else ""
         own = {"run": one.run_id, "closed_by": one.closed_by or "", "reason": reason}
-        rows.append({**_fields_of(one, LOSSES), **own})
+        rows.append({**dict.fromkeys(LOSSES.names), **_fields_of(one, LOSSES), **_numbers_of(one.drop), **own})
     return _sorted(LOSSES, rows)
+
+
+def _numbers_of(drop: Drop | None) -> dict[str, object]:
+    if drop is None:
+        return {}
+    steps = {"baseline_first": drop.baseline_steps[0], "baseline_last": drop.baseline_steps[-1]}
+    return {**_fields_of(drop, LOSSES), **steps, "newest_step": drop.newest_steps[-1]}
 
 
 def forgetting_table(ledgers: Iterable[RunLedger], *, subsets: bool) -> Rows:

@@ -21,6 +21,7 @@ from eval_jobs.types import (
 )
 from tracker.domain.records import tracking
 from tracker.domain.records.display import one_line
+from tracker.domain.records.loss_text import drop_baseline_text
 from tracker.domain.records.metric_keys import metric_key, unique_keys
 from tracker.domain.records.subjects import baseline_text
 from tracker.domain.records.types import CurvePoint, Report, Verdict, VerdictWord
@@ -258,7 +259,11 @@ def _why(failure: BenchmarkFailure | ProbeFailure) -> str:
 
 
 def _tracked_verdict(verdict: Verdict, key: str, checkpoint: Checkpoint) -> tracking.TrackedVerdict:
-    against = next(iter(verdict.comparisons), None)
+    against, drop = next(iter(verdict.comparisons), None), verdict.drop
+    change = None if against is None else against.delta
+    baseline = "" if against is None else baseline_text(against.baseline, against.baseline_steps)
+    if drop is not None:  # the numbers of a loss are the same everywhere
+        change, baseline = drop.delta, drop_baseline_text(drop)
     return tracking.TrackedVerdict(
         benchmark=verdict.benchmark,
         key=key,
@@ -266,6 +271,6 @@ def _tracked_verdict(verdict: Verdict, key: str, checkpoint: Checkpoint) -> trac
         digest=checkpoint.digest,
         word=verdict.word,
         score=None if verdict.screened else verdict.score,  # a part's score would look like a whole one
-        change=None if against is None else against.delta,
-        baseline="" if against is None else baseline_text(against.baseline, against.baseline_steps),
+        change=change,
+        baseline=baseline,
     )

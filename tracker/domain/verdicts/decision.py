@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 
 import numpy as np
 
-from tracker.domain.records.types import Incident, Measure, VerdictWord
+from tracker.domain.records.types import Closing, Incident, Measure, VerdictWord
 from tracker.domain.regression.blocks import peak_blocks, peak_width
 from tracker.domain.regression.detector import Evidence, blocks_test, level_test
 from tracker.domain.regression.pooled_test import PooledTest
@@ -22,7 +23,7 @@ from tracker.domain.verdicts.hypothesis import (
     suspects,
     word_of,
 )
-from tracker.domain.verdicts.incidents import is_forgotten, is_recovered, opened, recovered
+from tracker.domain.verdicts.incidents import checkpoints_back, is_forgotten, lasting, opened, recovered
 
 MIN_COMMON = 0.95
 """With a smaller share of common samples the sides may differ because of the samples, not because of the model."""
@@ -46,7 +47,8 @@ class Decision:
     """The deciding test first, then those of the candidate alone against each baseline."""
     change: Incident | None = None
     """The incident that opens, changes or ends here; None: no change."""
-    lost_since: int | None = None
+    loss: Incident | None = None
+    """The loss that is open here, or that ends here; None: there is none."""
 
 
 def comparable(evidence: Sequence[Evidence], at_least: int = MIN_SAMPLES) -> tuple[Evidence, ...]:
@@ -61,19 +63,23 @@ def decide(
 
     `known` is its open incident, `chance` the score of guessing; None: unknown.
     """
-    if known is not None and is_recovered(hypothesis, known):
-        # Tests of a subset pool four checkpoints, some of them with the loss: only the newest shows the recovery.
-        alone = comparable(hypothesis.evidence()) or tuple(evidence)
-        return _decision(VerdictWord.RECOVERED, hypothesis, alone, recovered(hypothesis, known), known)
-    word = word_of(evidence, hypothesis.thresholds)
+    if known is not None:
+        back = checkpoints_back(hypothesis, known)
+        if back:
+            return _over(hypothesis, evidence, known, back)
+    still = lasting(hypothesis, evidence)
+    word = VerdictWord.INCONCLUSIVE
+    if still:
+        evidence, word = still, word_of(still, hypothesis.thresholds)
     if word is not VerdictWord.REGRESSED:
         return _decision(word, hypothesis, evidence, None, known)
     incident = known or opened(hypothesis, run_id, losses(evidence, hypothesis.thresholds))
-    is_score = hypothesis.subject.measure is Measure.SCORE
-    if not (is_score and is_forgotten(hypothesis) and was_learned(hypothesis, chance)):
-        return _decision(word, hypothesis, evidence, incident if known is None else None, incident)
-    change = _newly_forgotten(hypothesis, incident, known)
-    return _decision(VerdictWord.FORGOTTEN, hypothesis, evidence, change, incident)
+    if _is_forgotten(hypothesis, incident, chance):
+        change = _newly_forgotten(hypothesis, incident, known)
+        return _decision(VerdictWord.FORGOTTEN, hypothesis, evidence, change, incident)
+    if chance_level_of(hypothesis, evidence, chance) is ChanceLevel.BELOW_GUESSING:
+        word = VerdictWord.BELOW_GUESSING
+    return _decision(word, hypothesis, evidence, None if known is not None else incident, incident)
 
 
 def decide_screened(hypothesis: Hypothesis, evidence: Sequence[Evidence], known: Incident | None) -> Decision:
@@ -86,24 +92,34 @@ def decide_screened(hypothesis: Hypothesis, evidence: Sequence[Evidence], known:
     if is_suspect or not is_equivalent(evidence, hypothesis.thresholds):
         word = without_proof(is_suspect=is_suspect)
     shown = _beside_alone(strongest_of(evidence) if is_suspect else evidence[0], evidence)
-    return Decision(word=word, tests=tuple(evidence), shown=shown, lost_since=_onset(known))
+    return Decision(word=word, tests=tuple(evidence), shown=shown, loss=known)
 
 
-def never_learned(hypothesis: Hypothesis, evidence: Sequence[Evidence], chance: float | None) -> bool:
-    """Return whether neither the candidate nor any block before it is above chance, by p < .01 and 2 points.
+class ChanceLevel(Enum):
+    """Where the scores of a benchmark are, compared with guessing."""
 
-    If chance is unknown, or scores have fallen below it, there may be something to lose.
-    """
+    LEARNED = auto()
+    """Above it at some time; or unknown."""
+    GUESSING = auto()
+    """Never clearly above it, nor below: there is nothing to lose."""
+    BELOW_GUESSING = auto()
+    """Never clearly above it, and now below."""
+
+
+def chance_level_of(hypothesis: Hypothesis, evidence: Sequence[Evidence], chance: float | None) -> ChanceLevel:
+    """Return whether the candidate or any block before it is above chance, or is below it, by p < .01 and 2 points."""
     if chance is None:
-        return False
+        return ChanceLevel.LEARNED
     blocks = [e.blocks for e in evidence]
     sides = {tuple(rows.tolist()): one.selected_from for one in blocks for rows in (one.new, one.base)}
-    track = hypothesis.track
+    track, found = hypothesis.track, ChanceLevel.GUESSING
     for rows, selected_from in sides.items():
         test = level_test(track.scores, np.array(rows), chance, hypothesis.jitter)
-        if is_learned(test, selected_from * len(sides)) or test.p_worse(len(sides)) < LEARNED_P:
-            return False
-    return True
+        if is_learned(test, selected_from * len(sides)):
+            return ChanceLevel.LEARNED
+        if test.p_worse(len(sides)) < LEARNED_P:
+            found = ChanceLevel.BELOW_GUESSING
+    return found
 
 
 def was_learned(hypothesis: Hypothesis, chance: float | None) -> bool:
@@ -130,10 +146,25 @@ def is_learned(rise: PooledTest, selected_from: int) -> bool:
     return rise.p_better(selected_from) < LEARNED_P and rise.delta >= LEARNED_EFFECT
 
 
+def _over(hypothesis: Hypothesis, evidence: Sequence[Evidence], known: Incident, back: int) -> Decision:
+    # Tests of a subset pool four checkpoints, some of them with the loss: only the newest shows the recovery.
+    alone = comparable(hypothesis.evidence()) or tuple(evidence)
+    ended = recovered(hypothesis, known, back)
+    word = VerdictWord.RECOVERED
+    if ended.closed_by is Closing.TRANSIENT:
+        word = VerdictWord.TRANSIENT
+    return _decision(word, hypothesis, alone, ended, known)
+
+
+def _is_forgotten(hypothesis: Hypothesis, incident: Incident, chance: float | None) -> bool:
+    is_score = hypothesis.subject.measure is Measure.SCORE
+    return is_score and is_forgotten(hypothesis, incident.onset_step) and was_learned(hypothesis, chance)
+
+
 def _newly_forgotten(hypothesis: Hypothesis, incident: Incident, known: Incident | None) -> Incident | None:
     forgotten = replace(incident, forgotten=True)
     # After a crash, the stored incident may already be forgotten: the checkpoint before shows if that is new.
-    if forgotten != known or not is_forgotten(hypothesis, 1):
+    if forgotten != known or not is_forgotten(hypothesis, incident.onset_step, 1):
         return forgotten
     return None
 
@@ -143,16 +174,10 @@ def _decision(
     hypothesis: Hypothesis,
     evidence: Sequence[Evidence],
     change: Incident | None,
-    lasting: Incident | None,
+    loss: Incident | None,
 ) -> Decision:
     shown = _beside_alone(_deciding(word, evidence, hypothesis), evidence)
-    return Decision(word=word, tests=tuple(evidence), shown=shown, change=change, lost_since=_onset(lasting))
-
-
-def _onset(incident: Incident | None) -> int | None:
-    if incident is None:
-        return None
-    return incident.onset_step
+    return Decision(word=word, tests=tuple(evidence), shown=shown, change=change, loss=loss)
 
 
 def _beside_alone(deciding: Evidence, evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
@@ -166,11 +191,11 @@ def _deciding(word: VerdictWord, evidence: Sequence[Evidence], hypothesis: Hypot
         return max(found, key=lambda e: e.test.delta / e.test.stderr)
     if word is VerdictWord.SUSPECT:
         return strongest_of(suspects(evidence, limits))
-    if word is VerdictWord.RECOVERED:
+    if word in {VerdictWord.RECOVERED, VerdictWord.TRANSIENT}:
         return (against_peak(evidence) or evidence)[0]
     found = losses(evidence, limits)
     if word is VerdictWord.FORGOTTEN:
         return strongest_of(against_peak(found) or found)
-    if word is VerdictWord.REGRESSED:
+    if word in {VerdictWord.REGRESSED, VerdictWord.BELOW_GUESSING}:
         return strongest_of(found)
     return evidence[0]

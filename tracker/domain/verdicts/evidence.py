@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 
 from tracker.domain.records.reasons import Compared, Reason
-from tracker.domain.records.types import Baseline, Comparison, Measure, Verdict, VerdictWord
-from tracker.domain.regression.detector import Evidence
+from tracker.domain.records.types import Baseline, Comparison, Drop, Measure, Verdict, VerdictWord
+from tracker.domain.regression.detector import Evidence, blocks_test
 from tracker.domain.scores.estimated import EstimatedScore, estimated_score
 from tracker.domain.scores.few_clusters import renumbered
-from tracker.domain.scores.matrix import IntArray, flips_between, majority, values_at
+from tracker.domain.scores.matrix import IntArray, flips, flips_between, knowledge_at, values_at
 from tracker.domain.scores.statistics import standard_error
 from tracker.domain.verdicts.candidates import Candidate
 from tracker.domain.verdicts.decision import Decision
-from tracker.domain.verdicts.hypothesis import Hypothesis
-from tracker.domain.verdicts.incidents import FORGOTTEN_AFTER, RECOVERED_AFTER
+from tracker.domain.verdicts.hypothesis import Hypothesis, losses
+from tracker.domain.verdicts.incidents import FORGOTTEN_AFTER, RECOVERED_AFTER, baseline_rows, newest_rows
 
 POOLED_T = "pooled-t"
 
@@ -42,8 +42,36 @@ def verdict_of(decision: Decision, hypothesis: Hypothesis, candidate: Candidate)
         alpha_test=deciding.alpha_test,
         mde=_detectable(decision.tests, _ALONE, hypothesis),
         mde_pooled=_detectable(decision.tests, _POOLED, hypothesis),
-        lost_since=decision.lost_since,
+        lost_since=None if decision.loss is None else decision.loss.onset_step,
+        drop=_drop(decision, hypothesis, candidate),
         repetition=None if hypothesis.subject.subset else candidate.repetition,
+    )
+
+
+def _drop(decision: Decision, hypothesis: Hypothesis, candidate: Candidate) -> Drop | None:
+    """Return what the loss took that is open, or ends, by a decision; None without one, or if screened."""
+    if decision.loss is None or candidate.left_out:
+        return None
+    loss = decision.change or decision.loss
+    base = baseline_rows(hypothesis, loss, losses(decision.tests, hypothesis.thresholds))
+    new = newest_rows(hypothesis, loss, base) if base.size else base
+    if not new.size:
+        return loss.drop
+    test = blocks_test(hypothesis.track.scores, new, base, hypothesis.jitter)
+    low, high = test.interval()
+    lost, gained = flips(hypothesis.matrix, new, base).counts()
+    return Drop(
+        baseline_steps=_steps(hypothesis, base),
+        before=_compared(hypothesis, candidate, base),
+        newest_steps=_steps(hypothesis, new),
+        now=_compared(hypothesis, candidate, new),
+        delta=test.delta,
+        ci_low=max(low, -1.0),
+        ci_high=min(high, 1.0),
+        n_common=test.n,
+        n_lost=lost,
+        n_gained=gained,
+        is_pinned=bool(base[0] == hypothesis.track.pinned_row),
     )
 
 
@@ -90,10 +118,11 @@ def _as_measured(mean: float, hypothesis: Hypothesis, candidate: Candidate) -> f
 def _comparison(evidence: Evidence, hypothesis: Hypothesis) -> Comparison:
     test, blocks = evidence.test, evidence.blocks
     low, high = test.interval()
-    before, newest = majority(hypothesis.matrix, blocks.base), majority(hypothesis.matrix, blocks.new[-1:])
-    lost, gained = flips_between(majority(hypothesis.matrix, blocks.new), before).counts()
+    matrix = hypothesis.matrix
+    before, newest = knowledge_at(matrix, blocks.base), knowledge_at(matrix, blocks.new[-1:])
+    lost, gained = flips_between(knowledge_at(matrix, blocks.new), before).counts()
     lost_newest, gained_newest = flips_between(newest, before).counts()
-    lost_step, gained_step = flips_between(newest, majority(hypothesis.matrix, blocks.base[-1:])).counts()
+    lost_step, gained_step = flips_between(newest, knowledge_at(matrix, blocks.base[-1:])).counts()
     return Comparison(
         baseline=blocks.baseline,
         baseline_steps=_steps(hypothesis, blocks.base),

@@ -26,9 +26,9 @@ from tracker.domain.verdicts.context import JudgingContext
 from tracker.domain.verdicts.decision import Decision, comparable, decide
 from tracker.domain.verdicts.evidence import verdict_of
 from tracker.domain.verdicts.hypothesis import Hypothesis, losses
-from tracker.domain.verdicts.incidents import counting, open_of
+from tracker.domain.verdicts.incidents import counting, explained, open_of
 
-_FOUND = (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN, VerdictWord.RECOVERED)
+_FOUND = (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN, VerdictWord.RECOVERED, VerdictWord.TRANSIENT)
 
 _RIGHT_P, _RIGHT_SHARE = 0.05, 0.5
 """Level at which right answers must be longer, and by which share of the change of all answers."""
@@ -44,8 +44,8 @@ class Judged:
 
 def findings_besides(
     context: JudgingContext, candidates: Mapping[str, Candidate], improved: Collection[str]
-) -> tuple[Judged, ...]:
-    """Return the findings in addition to the verdicts on the benchmarks.
+) -> tuple[tuple[Judged, ...], tuple[Incident, ...]]:
+    """Return the findings in addition to the verdicts on the benchmarks, and the incidents that are explained.
 
     Screened candidates have no findings, as a subset of a part is too small. `improved` are benchmarks whose score
     improved: longer answers that score better are no loss. Nor are longer right answers (`_right_are_longer`).
@@ -54,30 +54,45 @@ def findings_besides(
     for candidate in candidates.values():
         if has_subsets(candidate.series) and not candidate.left_out:
             found += _of_subsets(context, on_whole_checkpoints(candidate))
+    ended: list[Incident] = []
     for measure in (Measure.OUTPUT_LENGTH, Measure.COMPLETENESS):
-        of_measure = _of_behaviour(context, measure, candidates)
-        found += (f for f in of_measure if f.verdict.benchmark not in improved)
-    return tuple(found)
+        for candidate, hypothesis, decision in _of_behaviour(context, measure, candidates):
+            if candidate.subject.benchmark in improved:
+                ended += _explained(candidate, hypothesis, decision)
+            elif decision.word in _FOUND:
+                found.append(judged_of(context, decision, hypothesis, candidate))
+    return tuple(found), tuple(ended)
+
+
+def _explained(candidate: Candidate, hypothesis: Hypothesis, decision: Decision) -> Iterator[Incident]:
+    incident = decision.change or candidate.open_incident
+    if incident is not None and candidate.newest:
+        yield explained(hypothesis, incident)
 
 
 def judged_of(context: JudgingContext, decision: Decision, hypothesis: Hypothesis, candidate: Candidate) -> Judged:
-    """Return the verdict of a decision; only the newest checkpoint changes an incident.
+    """Return the verdict of a decision; only the newest checkpoint changes an incident, and what it took.
 
     A new loss where a dip is expected is SUSPECT, and opens none.
     """
     dip, change = context.dips.expected_after, decision.change
     is_new = change is not None and change.opened_step == hypothesis.step
     if is_new and context.dips.explain(decision.shown[0].test.delta):
-        decision = replace(decision, word=at_most_suspect(decision.word), change=None, lost_since=None)
+        decision = replace(decision, word=at_most_suspect(decision.word), change=None, loss=None)
         verdict = verdict_of(decision, hypothesis, candidate)
         if isinstance(verdict.reason, Compared):
             verdict = replace(verdict, reason=replace(verdict.reason, expected_after=dip))
         return Judged(verdict=verdict)
     verdict = verdict_of(decision, hypothesis, candidate)
-    return Judged(verdict=verdict, change=decision.change if candidate.newest else None)
+    change = change or decision.loss
+    if change is None or not candidate.newest:
+        return Judged(verdict=verdict)
+    return Judged(verdict=verdict, change=replace(change, drop=verdict.drop))
 
 
-def _of_behaviour(context: JudgingContext, measure: Measure, of_scores: Mapping[str, Candidate]) -> Iterator[Judged]:
+def _of_behaviour(
+    context: JudgingContext, measure: Measure, of_scores: Mapping[str, Candidate]
+) -> Iterator[tuple[Candidate, Hypothesis, Decision]]:
     candidates = _varied(candidates_of(context, measure).values())
     jitters = jitter_of([c.track for c in candidates])
     for candidate, jitter in zip(candidates, jitters, strict=True):
@@ -87,9 +102,12 @@ def _of_behaviour(context: JudgingContext, measure: Measure, of_scores: Mapping[
         if measure is Measure.OUTPUT_LENGTH and scored is not None:
             evidence = tuple(e for e in evidence if not _right_are_longer(hypothesis, e, scored.matrix))
         if evidence:
-            decision = decide(hypothesis, evidence, candidate.open_incident, run_id=context.scores.run_id, chance=None)
-            if decision.word in _FOUND:
-                yield judged_of(context, decision, hypothesis, candidate)
+            known = candidate.open_incident
+            yield (
+                candidate,
+                hypothesis,
+                decide(hypothesis, evidence, known, run_id=context.scores.run_id, chance=None),
+            )
 
 
 def _varied(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:

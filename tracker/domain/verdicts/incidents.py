@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from tracker.domain.records.types import Acceptance, Baseline, Closing, Incident
+from tracker.domain.records.types import Acceptance, Baseline, Closing, Drop, Incident
 from tracker.domain.regression.blocks import BLOCK, Blocks
 from tracker.domain.regression.detector import Evidence, evidence_on, return_test
+from tracker.domain.scores.matrix import IntArray
 from tracker.domain.verdicts.hypothesis import Hypothesis, Subject, against_peak, losses, strongest_of
 
 FORGOTTEN_AFTER = 3
@@ -22,6 +23,9 @@ RECOVERED_P = 0.05
 _FORGOTTEN_POOLED = 4
 _RECOVERY_POOLED = (1, 2)
 _RISEN_P = 0.001
+_NEAR, _SHOWN = 0.25, 0.5
+"""A single checkpoint stands for the baseline of a loss if it is at most this share of the loss below it, and for the
+newest ones if it shows this share of their loss."""
 _RISEN_POOLED = (2, 4, 8)
 
 
@@ -46,37 +50,63 @@ def open_of(known: Sequence[Incident], steps: Sequence[int]) -> Incident | None:
 def counting(steps: Sequence[int], known: Sequence[Incident], acceptances: Sequence[Acceptance]) -> tuple[bool, ...]:
     """Return for each of `steps`, the last of which is the candidate, whether it counts in tests.
 
-    The checkpoints of a recovered loss do not count, nor do those before an accepted level.
+    The checkpoints of a recovered loss do not count, nor do those before an accepted or explained level.
     """
     *earlier, candidate = steps
-    start = max((a.from_step for a in acceptances if a.step <= candidate), default=steps[0])
+    starts = [a.from_step for a in acceptances if a.step <= candidate]
+    starts += (e.onset_step for e in known if e.closed_by is Closing.EXPLAINED)
+    start = max(starts, default=steps[0])
     over = [e for e in known if e.last_step is not None]
     if not over and start == steps[0]:
         return (True,) * len(steps)
     return (*(step >= start and not _was_lost(over, step) for step in earlier), True)
 
 
-def is_forgotten(hypothesis: Hypothesis, back: int = 0) -> bool:
+def is_forgotten(hypothesis: Hypothesis, onset_step: int, back: int = 0) -> bool:
     """Return whether the subject is below its peak at the candidate and at the two checkpoints before it.
 
-    The mean of the newest four checkpoints must be below it too. `back` shifts all to that many checkpoints before.
+    All three are of the loss that began at `onset_step`. The mean of the newest four checkpoints must be below it too.
+    `back` shifts all to that many checkpoints before.
     """
     newest = _below_peak(hypothesis, back)
     if not any(e.m == _FORGOTTEN_POOLED for e in newest):
         return False
+    rows = hypothesis.track.before(back).rows
+    if rows.size < FORGOTTEN_AFTER or hypothesis.steps[int(rows[-FORGOTTEN_AFTER])] < onset_step:
+        return False
     return all(_below_peak(hypothesis, back + more) for more in range(1, FORGOTTEN_AFTER))
 
 
-def is_recovered(hypothesis: Hypothesis, incident: Incident) -> bool:
-    """Return whether the two newest checkpoints, both after the alarm, no longer show the loss, and are back.
+def lasting(hypothesis: Hypothesis, evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
+    """Return the tests without those whose loss the candidate ends, because it is back at their baseline."""
+    kept = []
+    for e in evidence:
+        is_loss = e.m > 1 and e.is_loss(hypothesis.thresholds.min_effect)
+        if not (is_loss and _is_at_baseline(hypothesis, e.blocks.new[-1], e.blocks.base, e.blocks.new[:-1])):
+            kept.append(e)
+    return tuple(kept)
 
-    One or two checkpoints without a small loss are no recovery: it may have taken eight pooled ones to find it. Back is
-    above the checkpoints of the loss, and nearer to those before it, both beyond chance.
+
+def checkpoints_back(hypothesis: Hypothesis, incident: Incident) -> int:
+    """Return how many of the newest checkpoints, after the alarm, show that a loss is over; 0: none.
+
+    Two that no longer show the loss, and are back: above the checkpoints of the loss, and nearer to those before it,
+    both beyond chance. That they do not show a small loss is not enough: it may have taken eight pooled ones to find
+    it. One is enough if it is at the baseline or above.
     """
+    if _are_back(hypothesis, incident) and _has_risen(hypothesis, incident):
+        return RECOVERED_AFTER
+    lost, before = lost_rows(hypothesis, incident)[:-1], baseline_rows(hypothesis, incident)
+    if lost.size and before.size and _is_at_baseline(hypothesis, hypothesis.track.rows[-1], before, lost):
+        return 1
+    return 0
+
+
+def _are_back(hypothesis: Hypothesis, incident: Incident) -> bool:
     after = sum(hypothesis.steps[row] > incident.opened_step for row in hypothesis.track.rows)
-    if after < RECOVERED_AFTER or not all(_is_back(hypothesis, incident, back) for back in range(RECOVERED_AFTER)):
+    if after < RECOVERED_AFTER:
         return False
-    return _has_risen(hypothesis, incident)
+    return all(_is_back(hypothesis, incident, back) for back in range(RECOVERED_AFTER))
 
 
 def opened(hypothesis: Hypothesis, run_id: str, found: Sequence[Evidence]) -> Incident:
@@ -94,16 +124,66 @@ def opened(hypothesis: Hypothesis, run_id: str, found: Sequence[Evidence]) -> In
     )
 
 
-def recovered(hypothesis: Hypothesis, incident: Incident) -> Incident:
-    """Return the incident, ended at the candidate: it and the checkpoint before it have recovered."""
-    rows = hypothesis.track.rows
+def recovered(hypothesis: Hypothesis, incident: Incident, back: int) -> Incident:
+    """Return the incident, ended by the newest `back` checkpoints: TRANSIENT if only one checkpoint showed the loss."""
+    lost = lost_rows(hypothesis, incident)[:-back]
     return replace(
         incident,
         closed_step=hypothesis.step,
-        closed_by=Closing.RECOVERED,
-        last_step=hypothesis.steps[int(rows[rows.size - RECOVERED_AFTER - 1])],
+        closed_by=Closing.TRANSIENT if lost.size == 1 else Closing.RECOVERED,
+        last_step=hypothesis.steps[int(lost[-1])],
         closed_digest=hypothesis.digest,
     )
+
+
+def explained(hypothesis: Hypothesis, incident: Incident) -> Incident:
+    """Return the incident, ended at the candidate: the score improved, so its level is the new normal."""
+    return replace(incident, closed_step=hypothesis.step, closed_by=Closing.EXPLAINED, closed_digest=hypothesis.digest)
+
+
+def baseline_rows(hypothesis: Hypothesis, incident: Incident, found: Sequence[Evidence] = ()) -> IntArray:
+    """Return the rows of the checkpoints that a loss is compared with, as in `Drop.baseline_steps`.
+
+    `found` are the tests that show a new loss.
+    """
+    if incident.drop is not None:
+        return _rows_of(hypothesis, incident.drop)
+    means, rows = hypothesis.track.scores.means, hypothesis.track.rows
+    before = rows[[hypothesis.steps[row] < incident.onset_step for row in rows]]
+    if not found:
+        return before[-1:]
+    tested = strongest_of(found).blocks
+    base = tested.base if tested.baseline is Baseline.PINNED else np.intersect1d(tested.base, before)
+    if not base.size:
+        return before[-1:]
+    level, lost = means[base].mean(), means[lost_rows(hypothesis, incident)].mean()
+    if before.size and means[before[-1]] >= level - (level - lost) * _NEAR:
+        return before[-1:]
+    return base
+
+
+def _rows_of(hypothesis: Hypothesis, drop: Drop) -> IntArray:
+    rows, pinned = hypothesis.track.rows.tolist(), hypothesis.track.pinned_row
+    if drop.is_pinned:
+        rows = [] if pinned is None else [pinned]
+    return np.array([row for row in rows if hypothesis.steps[row] in drop.baseline_steps], dtype=np.int64)
+
+
+def newest_rows(hypothesis: Hypothesis, incident: Incident, baseline: IntArray) -> IntArray:
+    """Return the rows of the newest checkpoints of a loss, as in `Drop.newest_steps`."""
+    means, lost = hypothesis.track.scores.means, lost_rows(hypothesis, incident)[-BLOCK:]
+    if not lost.size:
+        return lost
+    before = means[baseline].mean()
+    if before - means[lost[-1]] >= (before - means[lost].mean()) * _SHOWN:
+        return lost[-1:]
+    return lost
+
+
+def lost_rows(hypothesis: Hypothesis, incident: Incident) -> IntArray:
+    """Return the rows of a loss: from its onset to the candidate, or to its last step if it recovered."""
+    rows, last_step = hypothesis.track.rows, incident.last_step or hypothesis.step
+    return rows[[incident.onset_step <= hypothesis.steps[row] <= last_step for row in rows]]
 
 
 def reopened(incident: Incident) -> Incident:
@@ -138,16 +218,33 @@ def subject_of(incident: Incident) -> Subject:
 def _onset(hypothesis: Hypothesis, found: Sequence[Evidence]) -> int:
     """Return the row of the oldest checkpoint of the new block with the strongest loss.
 
-    Or of an older one, if it and all since are nearer to the lost level than to the highest baseline.
+    Or of an older one, if it and all since are nearer to the lost level than to the highest baseline. A checkpoint at
+    that baseline ends what was lost before it: the loss begins after it.
     """
     means, rows = hypothesis.track.scores.means, hypothesis.track.rows
     new = strongest_of(found).blocks.new
-    before = max(float(means[e.blocks.base].mean()) for e in found)
+    highest = max((e.blocks.base for e in found), key=lambda base: float(means[base].mean()))
+    before = float(means[highest].mean())
     halfway = (before + float(means[new].mean())) / 2
     at = rows.size - new.size
     while at > 0 and means[rows[at - 1]] < halfway:
         at -= 1
+    for place in range(at, rows.size - 1):
+        if _is_at_baseline(hypothesis, rows[place], highest, rows[at:place]):
+            at = place + 1
     return int(rows[at])
+
+
+def _is_at_baseline(hypothesis: Hypothesis, row: int, baseline: IntArray, lost: IntArray) -> bool:
+    """Return whether a checkpoint is at the baseline or above, and beyond chance above the lost ones before it."""
+    means = hypothesis.track.scores.means
+    if means[row] < means[baseline].mean():
+        return False
+    if not lost.size:
+        return True
+    blocks = Blocks(baseline=Baseline.RECENT, new=np.array([row]), base=lost[-BLOCK:])
+    (alone,) = evidence_on(hypothesis.track, (blocks,), hypothesis.jitter, hypothesis.level)
+    return bool(alone.p_better < _RISEN_P)
 
 
 def _is_over(incident: Incident, step: int) -> bool:
@@ -180,8 +277,7 @@ def _is_unseen(tests: Sequence[Evidence]) -> bool:
 
 def _has_risen(hypothesis: Hypothesis, incident: Incident) -> bool:
     """Return whether the newest checkpoints are above those of the loss, and nearer to those before it."""
-    rows, steps = hypothesis.track.rows, hypothesis.steps
-    lost = np.array([row for row in rows if steps[row] >= incident.onset_step], dtype=np.int64)
+    rows, steps, lost = hypothesis.track.rows, hypothesis.steps, lost_rows(hypothesis, incident)
     chosen = [
         Blocks(baseline=Baseline.RECENT, new=rows[-m:], base=lost[:-m][:BLOCK])
         for m in _RISEN_POOLED

@@ -56,8 +56,9 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
     for outcome in record.outcomes:
         known = judged_by_name.get(outcome.benchmark) or Judged(verdict=_missing(context, outcome))
         judged.append(_of_part(known, candidates.get(outcome.benchmark), outcome))
-    found = [*_of_suite(context, suite, judged), *findings_besides(context, learned, _improved(judged))]
-    changes = [one.change for one in (*judged, *found) if one.change is not None]
+    besides, explained = findings_besides(context, learned, _improved(judged))
+    found = [*_of_suite(context, suite, judged), *besides]
+    changes = [*explained, *(one.change for one in (*judged, *found) if one.change is not None)]
     also = _also_changed(context, changes)
     return Report(
         run_id=record.plan.checkpoint.run_id,
@@ -138,7 +139,7 @@ def _of_suite(context: JudgingContext, suite: TestedSuite, benchmarks: Iterable[
         return
     lost = set[str]()
     for one in benchmarks:
-        if one.change is not None and one.change.closed_step is None:
+        if one.change is not None and one.change.closed_step is None and one.change.opened_step == context.step:
             lost.add(one.verdict.benchmark)
     judged = judge_suite(context, suite.parts, suite.known, lost)
     if judged is not None:

@@ -6,13 +6,14 @@ replaces the one test that every checkpoint of the run has, so `policy.alpha` is
 Those in between get the verdicts that they would have had, and send no alert.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from eval_jobs.types import EvalRecord
 from tracker.domain.records.branches import branches_of
-from tracker.domain.records.types import Report, VerdictWord
+from tracker.domain.records.types import WORSE, Closing, Incident, Report, VerdictWord
 from tracker.domain.regression.blocks import BLOCK
+from tracker.domain.verdicts.incidents import subject_of
 
 NEAREST = BLOCK
 """Number of later checkpoints whose recent baseline contains the late one; further on, the peak changes little."""
@@ -55,6 +56,41 @@ def rejudged(before: Report, after: Report) -> Report:
     missing = {v.benchmark: v for v in before.verdicts if v.word is VerdictWord.MISSING}
     verdicts = tuple(missing.get(v.benchmark, v) for v in after.verdicts)
     return replace(after, verdicts=verdicts, latency=before.latency)
+
+
+def withdrawn(incidents: Iterable[Incident], reports: Sequence[Report]) -> tuple[Incident, ...]:
+    """Return the open losses that no recomputed verdict since their alarm shows any more, ended as CORRECTED.
+
+    `reports` are those of `overtaken_by`, recomputed, by step. A loss is only withdrawn if they include every
+    checkpoint since its alarm.
+    """
+    found = []
+    for incident in incidents:
+        if incident.closed_step is None and _is_withdrawn(incident, reports):
+            found.append(replace(incident, closed_step=reports[-1].step, closed_by=Closing.CORRECTED))
+    return tuple(found)
+
+
+def _is_withdrawn(incident: Incident, reports: Sequence[Report]) -> bool:
+    since = [report for report in reports if report.step >= incident.opened_step]
+    is_whole = len(reports) <= NEAREST or len(since) == 1
+    if not is_whole or not since or since[0].step != incident.opened_step:
+        return False
+    return not any(_shows(report, incident) for report in since)
+
+
+def with_corrected(incidents: Iterable[Incident], corrected: Sequence[Incident]) -> tuple[Incident, ...]:
+    """Return the incidents with those that were corrected as they ended."""
+    ended = {(subject_of(one), one.opened_step): one for one in corrected}
+    return tuple(ended.get((subject_of(one), one.opened_step), one) for one in incidents)
+
+
+def _shows(report: Report, incident: Incident) -> bool:
+    subject = (incident.benchmark, incident.subset, incident.measure)
+    for verdict in (*report.verdicts, *report.findings):
+        if (verdict.benchmark, verdict.subset, verdict.measure) == subject:
+            return verdict.word in WORSE or not incident.benchmark
+    return False
 
 
 def changed_verdicts(before: Report, after: Report) -> tuple[VerdictChange, ...]:

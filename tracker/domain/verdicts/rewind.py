@@ -62,6 +62,8 @@ def left_behind(record: EvalRecord, run_context: RunContext) -> tuple[Checkpoint
     return tuple({(c.step, c.digest): c for c in known if branches.left_by(c) is not None}.values())
 
 
+_SHOWN_BY_CHECKPOINT = frozenset({Closing.RECOVERED, Closing.TRANSIENT, Closing.EXPLAINED})
+
 _End = tuple[str, Checkpoint | None]
 """Digest of a checkpoint, and the checkpoint that left it behind; None: it is on the newest branch."""
 
@@ -82,7 +84,7 @@ def _after(incident: Incident, opener: Checkpoint | None, ends: Mapping[int, Seq
         if incident.closed_step is not None:
             return incident
         return replace(incident, closed_step=opener.step, closed_by=Closing.SUPERSEDED)
-    if incident.closed_by is not Closing.RECOVERED or not incident.closed_digest:
+    if incident.closed_by not in _SHOWN_BY_CHECKPOINT or not incident.closed_digest:
         return incident
     if _end(ends.get(incident.closed_step or 0, ()), incident.closed_digest) is None:
         return incident

@@ -1,5 +1,6 @@
 """The tests of one checkpoint: of each benchmark, and what all of them together are tested on. Pure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tracker.domain.records.types import Incident, Measure
@@ -7,7 +8,7 @@ from tracker.domain.regression.detector import Evidence, jitter_of
 from tracker.domain.verdicts.aggregate_judge import JudgedAggregates, judge_aggregates
 from tracker.domain.verdicts.candidates import Candidate, candidates_of, chance_of, hypothesis_of
 from tracker.domain.verdicts.context import JudgingContext
-from tracker.domain.verdicts.decision import comparable, never_learned
+from tracker.domain.verdicts.decision import ChanceLevel, chance_level_of, comparable
 from tracker.domain.verdicts.hypothesis import Hypothesis
 from tracker.domain.verdicts.suite import Part, endings_of, is_over, open_loss
 
@@ -61,12 +62,16 @@ def _tested_on(context: JudgingContext, known: Incident | None) -> tuple[dict[st
             hypothesis=hypothesis,
             tests=tests,
             evidence=evidence,
-            never_learned=candidate.open_incident is None and never_learned(hypothesis, evidence, chance),
+            never_learned=candidate.open_incident is None and _is_guessing(hypothesis, evidence, chance),
         )
     aggregates = judge_aggregates(context)
     learned = {name: one for name, one in tested.items() if one.evidence and not one.never_learned}
     parts = (*(_part(name, one) for name, one in learned.items()), *aggregates.parts)
     return tested, TestedSuite(parts=parts, aggregates=aggregates, known=known)
+
+
+def _is_guessing(hypothesis: Hypothesis, evidence: Sequence[Evidence], chance: float | None) -> bool:
+    return chance_level_of(hypothesis, evidence, chance) is ChanceLevel.GUESSING
 
 
 def _part(name: str, one: Tested) -> Part:

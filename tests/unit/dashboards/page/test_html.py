@@ -18,10 +18,11 @@ from tests.records import RecordedRun, forgetting_run, wide_run
 from tests.reports import checkpoint_data, run_data
 from tests.verdicts import reports_of
 from tracker.domain.overview.run import SYMBOLS
+from tracker.domain.records.calibration import NoiseAspect, NoiseOfRun, OutOfRange
 from tracker.domain.records.display import clean
 from tracker.domain.records.policy import Phase
 from tracker.domain.records.reasons import Failed
-from tracker.domain.records.types import NoiseAspect, NoiseOfRun, OutOfRange, VerdictWord
+from tracker.domain.records.types import VerdictWord
 
 RUN = forgetting_run()
 MAX_SCRIPT_BYTES = 15_000

@@ -1,6 +1,6 @@
 """Short runs of one benchmark, judged."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -75,3 +75,16 @@ def _key_of(e: Incident) -> tuple[str, str, str, str, int]:
 
 def words(trajectory: Sequence[EvalRecord], policy: Policy = POLICY) -> list[str]:
     return [report.verdicts[0].word.value for report in followed(trajectory, policy)]
+
+
+def changes_of(reports: Iterable[Report]) -> list[Incident]:
+    """Return the losses that open, are forgotten or end, without those that only have newer numbers."""
+    found: list[Incident] = []
+    known: dict[tuple[str, str, str, str, int], Incident] = {}
+    for report in reports:
+        for incident in report.incidents:
+            before = known.get(_key_of(incident))
+            if before is None or replace(before, drop=incident.drop) != incident:
+                found.append(incident)
+            known[_key_of(incident)] = incident
+    return found

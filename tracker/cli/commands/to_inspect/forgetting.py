@@ -33,7 +33,7 @@ def command(*, run: str | None, config_path: Path, as_json: bool, samples: int, 
     history = project.history
     run_id = choose_run(history.runs(), run, own=project.config.run.name)
     records = history.records(run_id)
-    ledger = run_ledger(newest_scores(run_id, history), project.policy, details=samples)
+    ledger = run_ledger(newest_scores(run_id, history), project.policy, history.incidents(run_id), details=samples)
     ledger = with_texts(ledger, history.record)
     if as_json:
         print_json(ledger)

@@ -23,10 +23,10 @@ from tracker.domain.imports.records import ImportedCheckpoint, checkpoints_of, d
 from tracker.domain.imports.types import LeftOut
 from tracker.domain.records.display import count_text, names_text, one_line
 from tracker.domain.records.imported import IMPORTED
-from tracker.domain.records.types import VerdictWord
+from tracker.domain.records.types import WORSE, VerdictWord
 from tracker.wiring.project import Project
 
-_SHOWN = (VerdictWord.MISSING, VerdictWord.FORGOTTEN, VerdictWord.REGRESSED, VerdictWord.SUSPECT)
+_SHOWN = tuple(word for word in VerdictWord if word in {VerdictWord.MISSING, *WORSE, VerdictWord.SUSPECT})
 
 
 @dataclass(frozen=True, kw_only=True)

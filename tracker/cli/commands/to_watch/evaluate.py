@@ -13,9 +13,8 @@ from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import config_option
 from tracker.cli.tables.render import print_line, report_lines
 from tracker.cli.tables.report_json import report_document
-from tracker.domain.records.types import Measure, Report, Verdict, VerdictWord
+from tracker.domain.records.types import WORSE, Measure, Report, Verdict, VerdictWord
 
-BAD_NEWS = {VerdictWord.REGRESSED, VerdictWord.FORGOTTEN}
 NO_NEWS = {VerdictWord.MISSING, VerdictWord.INCOMPARABLE}
 
 
@@ -56,7 +55,7 @@ def _exit_code(records: tuple[EvalRecord, ...], reports: tuple[Report, ...]) -> 
     for report in reports:
         words.update(verdict.word for verdict in (*report.verdicts, *_losses(report)))
         latency.update(verdict.word for verdict in report.latency)
-    if BAD_NEWS & (words | latency):
+    if WORSE & (words | latency):
         return ExitCode.REGRESSION
     if words & NO_NEWS:
         return ExitCode.UNKNOWN

@@ -13,10 +13,10 @@ from tests.fakes.alerting import FakeAlerting
 from tests.fakes.history import FakeHistory
 from tests.records import forgetting_run
 from tracker.app.steps.alerting import AlertDispatcher
-from tracker.domain.alerts.evidence import alert_evidence_of, comparing
+from tracker.domain.alerts.evidence import comparing, evidence_of_loss
 from tracker.domain.records.alerts import Alert, AlertEvidence, AlertKind, AlertState, AlertSubject, SubjectKind
 from tracker.domain.records.subjects import alert_subject_text
-from tracker.domain.records.types import Baseline, Comparison, Report, Verdict, VerdictWord
+from tracker.domain.records.types import Drop, Incident
 
 RUN = forgetting_run(trouble=False)
 BEFORE, AFTER = RUN.records[5], RUN.records[6]
@@ -113,56 +113,48 @@ def test_the_log_shows_the_line_of_the_trainer_and_the_end(caplog: pytest.LogCap
     assert second.endswith(": over")
 
 
-def verdict(baseline: Baseline = Baseline.PEAK) -> Verdict:
-    comparison = Comparison(
-        baseline=baseline,
-        baseline_steps=(400, 500, 600),
-        pooled_steps=(700,),
-        n_common=40,
-        common_fraction=1.0,
+def incident(**drop: object) -> Incident:
+    found = Drop(
+        baseline_steps=(500, 600),
+        before=0.9,
+        newest_steps=(700, 800),
+        now=0.5,
         delta=-0.4,
-        stderr=0.1,
         ci_low=-0.6,
         ci_high=-0.2,
-        p_worse=0.001,
-        p_better=0.999,
-        p_worse_items=0.001,
-        jitter=0.0,
+        n_common=40,
         n_lost=18,
         n_gained=2,
-        method="pooled-t",
     )
-    return Verdict(
+    return Incident(
+        run_id="run a",
+        suite="skills",
         benchmark="facts",
-        word=VerdictWord.REGRESSED,
-        reason=None,
-        score=0.5,
-        stderr=0.08,
-        coverage=1.0,
-        comparisons=(comparison,),
-        alpha_test=0.01,
+        opened_step=800,
+        onset_step=700,
+        opened_digest="",
+        drop=replace(found, **drop),  # type: ignore[arg-type]
     )
 
 
-def report(run_id: str = "run a") -> Report:
-    return replace(RUN.reports[6], run_id=run_id, step=700)
-
-
-def test_the_numbers_are_those_that_decided_and_the_command_shows_them() -> None:
-    assert alert_evidence_of(verdict()) == AlertEvidence(
+def test_the_numbers_are_those_of_the_loss_and_the_command_compares_its_two_sides() -> None:
+    assert evidence_of_loss(incident(), (300,)) == AlertEvidence(
         score=0.5,
         change=-0.4,
         ci_low=-0.6,
         ci_high=-0.2,
-        baseline_steps=(400, 500, 600),
+        before=0.9,
+        baseline_steps=(500, 600),
+        onset_step=700,
+        pending_steps=(300,),
         n_common=40,
         n_lost=18,
         n_gained=2,
     )
-    assert comparing(report(), verdict()) == "tracker compare 'run a@600' 'run a@700'"
+    assert comparing(incident()) == "tracker compare 'run a@600' 'run a@800'"
 
 
 def test_a_baseline_of_another_run_is_no_step_of_this_one() -> None:
-    assert alert_evidence_of(verdict(Baseline.PINNED)).baseline_steps == ()
-    assert comparing(report(), verdict(Baseline.PINNED)) == ""
-    assert comparing(report(), replace(verdict(), comparisons=())) == ""
+    assert evidence_of_loss(incident(is_pinned=True)).baseline_steps == ()
+    for other in (incident(is_pinned=True), replace(incident(), drop=None)):
+        assert comparing(other) == "tracker history 'run a'"

@@ -96,8 +96,7 @@ def test_where_nothing_was_measured_only_the_reasons_stand() -> None:
 def test_a_judged_checkpoint_says_behind_each_difference_what_repetition_does() -> None:
     said = " ".join(shown(*report_lines(REPORT)).split())
     assert (
-        "worse than the peak at 3 checkpoints in a row; lost since step 700 (no flips between repeated evaluations)"
-        in said
+        "below the peak at 3 checkpoints in a row; lost since step 700 (no flips between repeated evaluations)" in said
     )
     assert "(minimum detectable loss 0.084) (run-to-run noise ±0.020)" in said
     assert said.count("is too noisy") == 1

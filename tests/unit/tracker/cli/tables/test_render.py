@@ -169,7 +169,7 @@ evaluated step 400
 
 def test_a_loss_says_in_the_report_since_when_it_lasts() -> None:
     said = shown(*report_lines(RUN.reports[-1]), width=200)
-    assert "worse than the peak at 3 checkpoints in a row; lost since step 700\n" in said
+    assert "below the peak at 3 checkpoints in a row; lost since step 700\n" in said
 
 
 def test_findings_of_the_newest_checkpoint_stand_under_the_history() -> None:

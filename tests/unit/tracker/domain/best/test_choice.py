@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from eval_jobs.types import EvalRecord, EvalResult
 from tests.unit.tracker.domain.making import record_of, suite_of
-from tracker.domain.best.choice import best_by_benchmark, best_of, without_broken
-from tracker.domain.records.types import Closing, Incident
+from tracker.domain.best.choice import CHAMPION, best_by_benchmark, best_of, champions_of
+from tracker.domain.records.types import Closing, Incident, Measure
 from tracker.domain.scores.run_scores import RunScores, scores_of
 from tracker.domain.scores.sample_columns import columns_of
 
@@ -158,8 +158,31 @@ def test_a_broken_checkpoint_is_not_the_best() -> None:
         closed_by=Closing.TRANSIENT,
         last_step=300,
     )
-    found, before = best_of(without_broken(run, [broken])), best_of(run)
+    found, before = best_of(run, incidents=[broken]), best_of(run)
     assert found is not None
     assert before is not None
     assert 300 in before.block
     assert 300 not in found.block
+
+
+def test_a_checkpoint_with_an_open_loss_is_not_the_best_and_the_reason_says_so() -> None:
+    """The mean of both still rises while one of them is lost."""
+    records = [record(step, {"facts": f, "sums": s}) for step, f, s in _FORGETTING]
+    run = scores(*records)
+    lost = Incident(
+        run_id="run", suite="skills", benchmark="facts", opened_step=400, onset_step=400, opened_digest="of it"
+    )
+    champions = {c.alias: c for c in champions_of(run, [lost])}
+    assert {alias: c.checkpoint.step for alias, c in champions.items()} == {
+        CHAMPION: 300,
+        "best-facts": 300,
+        "best-sums": 600,
+    }
+    assert champions[CHAMPION].reason.endswith("; step 600 scores higher, with a loss that is open")
+    accepted = replace(lost, closed_step=600, closed_by=Closing.ACCEPTED)
+    assert {c.checkpoint.step for c in champions_of(run, [accepted])} == {300, 600}
+    subset = replace(lost, subset="a", measure=Measure.OUTPUT_LENGTH)
+    assert champions_of(run, [subset])[0].checkpoint.step == 600
+
+
+_FORGETTING = ((100, 60, 10), (200, 62, 12), (300, 64, 14), (400, 40, 60), (500, 42, 80), (600, 44, 90))

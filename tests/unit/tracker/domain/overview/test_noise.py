@@ -7,7 +7,7 @@ import pytest
 from tests.judged_run import NOISE, judged_run
 from tests.records import forgetting_run
 from tracker.domain.overview.noise import newest_noise, noise_facts, range_text
-from tracker.domain.records.types import BenchmarkNoise, NoiseAspect, OutOfRange
+from tracker.domain.records.calibration import BenchmarkNoise, NoiseAspect, OutOfRange
 
 
 def test_each_aspect_has_a_text() -> None:

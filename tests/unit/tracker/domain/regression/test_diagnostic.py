@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.verdicts.worlds import WORLDS, draw
 from tests.unit.tracker.domain.regression.tables import matrix_of, track_of
-from tracker.domain.records.types import NoiseAspect, NoiseOfRun
+from tracker.domain.records.calibration import NoiseAspect, NoiseOfRun
 from tracker.domain.regression.detector import Track, jitter_of
 from tracker.domain.regression.diagnostic import LARGEST_JITTER, LARGEST_PERSISTENCE, MIN_CHECKPOINTS, diagnosed_noise
 from tracker.domain.regression.jitter import Jitter, Persistent

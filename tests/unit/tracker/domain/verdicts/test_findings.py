@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from eval_jobs.types import EvalRecord, EvalResult, SampleStatus
-from tests.unit.tracker.domain.judging import followed, run_of
+from tests.unit.tracker.domain.judging import changes_of, followed, run_of
 from tests.unit.tracker.domain.making import record_of
 from tests.unit.tracker.domain.regression.tables import flipping
 from tracker.domain.records.policy import Policy
@@ -82,7 +82,7 @@ def test_one_subject_of_twenty_that_loses_twenty_points_is_a_finding_and_the_ben
         table[next(i for i, r in enumerate(reports) if r.findings), 1400:1600].mean()
     )
     assert {r.verdicts[0].word for r in reports} & {VerdictWord.REGRESSED, VerdictWord.FORGOTTEN} == set()
-    opened = [e for r in reports for e in r.incidents]
+    opened = changes_of(reports)
     assert [(e.subset, e.closed_step) for e in opened if not e.forgotten] == [("subject 7", None)]
     assert 1700 <= opened[0].opened_step <= 2000
     assert 1500 <= opened[0].onset_step <= 1700
@@ -127,12 +127,12 @@ def test_wrong_answers_that_get_longer_are_a_finding_and_the_score_is_not() -> N
     reports = followed(records(table, tokens=lengths(1, table.shape, longer, since=14)), POLICY)
     assert next(r.step for r in reports if r.findings) in (1500, 1600)
     assert {(v.measure, v.word) for v in found(reports)} == {(Measure.OUTPUT_LENGTH, VerdictWord.REGRESSED)}
-    (incident,) = (e for r in reports for e in r.incidents)
+    (incident,) = changes_of(reports)
     assert (incident.measure, incident.subset) == (Measure.OUTPUT_LENGTH, "")
     first = found(reports)[0]
     assert first.score is not None
     assert first.score > 0.2  # as a share of the longest answer allowed
-    assert reason_text(first).startswith("output length (share of the token limit): 0.31 at steps 500 to 1400 -> 0.5")
+    assert reason_text(first).startswith("output length (share of the token limit): 0.306 at step 1400 -> 0.5")
     assert "lost" not in reason_text(first)
 
 
@@ -184,7 +184,7 @@ def test_answers_that_are_cut_off_are_a_finding() -> None:
     losses = found(reports)
     assert {(v.measure, v.word) for v in losses} == {(Measure.COMPLETENESS, VerdictWord.REGRESSED)}
     assert losses[0].score == pytest.approx(0.2)
-    assert reason_text(losses[0]).startswith("share of truncated answers: 0.00 at steps 300 to 1200 -> 0.20")
+    assert reason_text(losses[0]).startswith("share of truncated answers: 0.000 at step 1200 -> 0.20")
 
 
 @pytest.mark.parametrize("seed", range(3))

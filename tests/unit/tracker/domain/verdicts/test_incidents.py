@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from eval_jobs.types import EvalRecord
-from tests.unit.tracker.domain.judging import NOW, followed, judged, remembering, right, run_of, scores_of
+from tests.unit.tracker.domain.judging import NOW, changes_of, followed, judged, remembering, right, run_of, scores_of
 from tests.unit.tracker.domain.making import record_of, suite_of
 from tracker.domain.alerts.rules import alerts_for
 from tracker.domain.records.alerts import Alert, AlertState
@@ -35,7 +35,7 @@ def noisy(*levels: float, n: int = 300, seed: int = 0, first_step: int = 100) ->
 
 
 def changes(reports: Sequence[Report]) -> list[Incident]:
-    return [e for r in reports for e in r.incidents]
+    return changes_of(reports)
 
 
 def told(reports: Sequence[Report]) -> list[tuple[int, str]]:
@@ -70,21 +70,28 @@ def test_something_learned_and_lost_is_forgotten_once_and_told_once() -> None:
     reports = followed(noisy(*[0.2] * 12, *[0.9] * 20, *[0.3] * 8), POLICY)
     opened, forgotten = changes(reports)
     assert (opened.opened_step, opened.forgotten) == (3300, False)
-    assert forgotten == replace(opened, forgotten=True)
+    assert forgotten == replace(opened, forgotten=True, drop=forgotten.drop)
     at = next(r.step for r in reports if forgotten in r.incidents)
     assert 3500 <= at <= 3700  # the third checkpoint below the peak, four together
     assert told(reports) == [(3300, "firing")]
 
 
 def test_a_loss_that_comes_back_ends_at_the_second_checkpoint_that_is_back() -> None:
-    reports = followed(noisy(*[0.9] * 12, *[0.5] * 3, *[0.9] * 12), POLICY)
+    reports = followed(noisy(*[0.9] * 12, *[0.5] * 3, *[0.87] * 12), POLICY)
     opened, closed = changes(reports)
+    verdict_at_end = reports[16].verdicts[0]
+    assert verdict_at_end.drop == reports[14].verdicts[0].drop
     assert closed == replace(
-        opened, closed_step=1700, closed_by=Closing.RECOVERED, last_step=1500, closed_digest="d1700"
+        opened,
+        closed_step=1700,
+        closed_by=Closing.RECOVERED,
+        last_step=1500,
+        closed_digest="d1700",
+        drop=verdict_at_end.drop,
     )
     verdict = reports[16].verdicts[0]
     assert (verdict.word, verdict.lost_since) == (VerdictWord.RECOVERED, 1300)
-    assert reason_text(verdict).endswith("recovered at 2 checkpoints in a row")
+    assert reason_text(verdict) == "0.853 again, after 0.490 since step 1300 (before it 0.890 at step 1200)"
     assert told(reports) == [(1300, "firing"), (1700, "resolved")]
 
 
@@ -98,7 +105,7 @@ def test_the_checkpoints_of_a_loss_that_is_over_leave_both_sides_of_every_test()
 
 
 def test_a_second_loss_later_is_a_second_incident() -> None:
-    reports = followed(noisy(*[0.9] * 12, *[0.5] * 3, *[0.9] * 8, *[0.5] * 4), POLICY)
+    reports = followed(noisy(*[0.9] * 12, *[0.5] * 3, *[0.87] * 8, *[0.5] * 4), POLICY)
     assert [(e.opened_step, e.closed_step) for e in changes(reports)] == [(1300, None), (1300, 1700), (2400, None)]
     assert told(reports) == [(1300, "firing"), (1700, "resolved"), (2400, "firing")]
 
@@ -111,16 +118,44 @@ def test_an_early_loss_is_not_recovered_by_its_own_low_neighbours() -> None:
 
 
 def test_an_early_loss_that_comes_back_before_there_is_a_peak_is_recovered() -> None:
-    reports = followed(noisy(*[0.9] * 4, *[0.4] * 2, *[0.9] * 4), POLICY)
+    reports = followed(noisy(*[0.9] * 4, *[0.4] * 2, *[0.885] * 4), POLICY)
     assert [(e.opened_step, e.closed_step, e.last_step) for e in changes(reports)] == [
         (500, None, None),
         (500, 800, 600),
     ]
 
 
-def test_one_good_checkpoint_ends_nothing() -> None:
-    reports = followed(noisy(*[0.9] * 12, *[0.5] * 2, 0.9, *[0.5] * 5), POLICY)
+def test_one_checkpoint_below_the_baseline_ends_nothing() -> None:
+    reports = followed(noisy(*[0.9] * 12, *[0.5] * 2, 0.87, *[0.5] * 5), POLICY)
     assert [e.closed_step for e in changes(reports)] == [None]
+
+
+def test_a_checkpoint_at_the_baseline_ends_what_was_lost_before_it() -> None:
+    """A low checkpoint, then the best of the run, then a loss that lasts: these are two losses."""
+    reports = followed(run_of(150, 156, 154, 4, 172, 0, 0, 0, 0, n=200), POLICY)
+    transient, lasting = {e.opened_step: e for e in changes(reports)}.values()
+    assert (transient.onset_step, transient.last_step, transient.closed_by) == (400, 400, Closing.TRANSIENT)
+    assert (lasting.onset_step, lasting.closed_step) == (600, None)
+    assert [r.verdicts[0].word for r in reports[3:7]] == [
+        VerdictWord.REGRESSED,
+        VerdictWord.TRANSIENT,
+        VerdictWord.REGRESSED,
+        VerdictWord.REGRESSED,
+    ]
+    assert reason_text(reports[4].verdicts[0]) == "0.860 again: only step 400 was lower (0.770 at step 300 -> 0.020)"
+    said = "0.860 at step 500 -> 0.000 since step 600; 172 of 200 samples lost"
+    assert reason_text(reports[5].verdicts[0]) == said
+    assert reason_text(reports[-1].verdicts[0]) == said
+    assert told(reports) == [(400, "firing"), (500, "resolved"), (600, "firing")]
+
+
+def test_a_loss_that_is_seen_late_begins_after_the_last_checkpoint_at_the_baseline() -> None:
+    """A low checkpoint that raised no alarm, and the one that is back after it, are no part of the later loss."""
+    reports = followed(run_of(60, 80, 76, 60, 100, 0, 0, 0, 0, n=200), Policy(planned_checkpoints=20))
+    (lasting,) = changes(reports)
+    assert (lasting.onset_step, lasting.opened_step) == (600, 900)
+    assert lasting.drop is not None
+    assert (lasting.drop.baseline_steps, lasting.drop.before, lasting.drop.now) == ((500,), 0.5, 0.0)
 
 
 @pytest.mark.slow
@@ -323,5 +358,5 @@ def test_a_part_of_what_was_lost_is_no_recovery(n: int) -> None:
     low = [int(0.2 * n)] * 6
     reports = followed(run_of(int(0.62 * n), *low, *[int(0.4 * n)] * 6, *[int(0.61 * n)] * 8, n=n), POLICY)
     recovered_at = [r.step for r in reports if r.verdicts[0].word is VerdictWord.RECOVERED]
-    assert reports[12].incidents == ()
+    assert [e.closed_step for e in reports[12].incidents] == [None]
     assert [step > 1300 for step in recovered_at] == [True]

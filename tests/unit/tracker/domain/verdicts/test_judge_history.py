@@ -160,7 +160,7 @@ def test_a_pinned_model_is_compared_with_from_the_first_checkpoint_on() -> None:
     policy, run_context = pinned_to(run_of(190), 100)
     verdict = judged(run_of(100), policy=policy, run_context=run_context)
     assert verdict.word is VerdictWord.REGRESSED
-    assert reason_text(verdict) == "0.95 at step 100 (pinned baseline) -> 0.50; lost 90 of 200 samples, gained 0"
+    assert reason_text(verdict) == "0.950 at step 100 (pinned baseline) -> 0.500 since step 100; 90 of 200 samples lost"
     assert verdict.alpha_test < 0.05 * 0.9 / 50 / 3
 
 

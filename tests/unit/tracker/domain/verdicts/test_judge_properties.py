@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval_jobs.types import EvalRecord, EvalResult
-from tests.unit.tracker.domain.judging import NOW, POLICY, followed, judged, remembering, run_of, scores_of
+from tests.unit.tracker.domain.judging import NOW, POLICY, changes_of, followed, judged, remembering, run_of, scores_of
 from tests.unit.tracker.domain.regression.tables import flipping
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.reason_text import reason_text
@@ -149,14 +149,13 @@ def test_losses_are_told_apart_and_end_after_they_begin(counts: list[int]) -> No
 
 def _never_two_at_once(reports: Sequence[Report]) -> bool:
     is_open = False
-    for report in reports:
-        for e in report.incidents:
-            if e.closed_step is None and not e.forgotten:
-                if is_open:
-                    return False
-                is_open = True
-            elif e.closed_step is not None:
-                is_open = False
+    for e in changes_of(reports):
+        if e.closed_step is None and not e.forgotten:
+            if is_open:
+                return False
+            is_open = True
+        elif e.closed_step is not None:
+            is_open = False
     return True
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from eval_jobs.types import EvalRecord
-from tests.unit.tracker.domain.judging import followed
+from tests.unit.tracker.domain.judging import changes_of, followed
 from tests.unit.tracker.domain.making import record_of
 from tracker.domain.alerts.rules import alerts_for
 from tracker.domain.records.alerts import Alert, AlertState
@@ -139,7 +139,7 @@ def test_a_dip_after_a_restart_is_marked_and_raises_an_alarm_only_if_it_lasts() 
 def test_a_loss_that_outlasts_what_a_restart_explains_begins_where_it_began(began: int) -> None:
     context = RunContext(disruptions=(RESTART,))
     reports = followed(run_of(lambda k, t: 0.4 if t >= began and k == 0 else 0.0, checkpoints=20), POLICY, context)
-    (incident,) = [i for r in reports for i in r.incidents]
+    (incident,) = changes_of(reports)
     assert incident.opened_step == 100 * (began + 1)
     assert [v.word for r in reports[began:] for v in r.verdicts if v.benchmark == NAMES[0]] == [W.REGRESSED] * (
         20 - began
