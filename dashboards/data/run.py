@@ -9,6 +9,7 @@ from eval_jobs.types import EvalPlan, EvalRecord
 from tracker.domain.calibration.noise import repetitions_of
 from tracker.domain.forgetting.types import RunLedger
 from tracker.domain.health.stored import RunProgress
+from tracker.domain.log.events import RunEvent
 from tracker.domain.overview.costs import RunCosts
 from tracker.domain.records.alerts import Alert
 from tracker.domain.records.branches import branches_of
@@ -88,6 +89,8 @@ class RunData:
     """Run-to-run noise of the newest checkpoint's evaluation, by benchmark; missing: not calibrated."""
     boards: tuple[Board, ...] = ()
     """Results of the newest run of each sweep."""
+    log: tuple[RunEvent, ...] = ()
+    """The newest events."""
     unfinished: int = 0
     """Number of pending and running evaluations."""
     made_at: datetime

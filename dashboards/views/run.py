@@ -21,6 +21,7 @@ from dashboards.views.sweeps import SweepView, sweep_views
 from dashboards.views.training import TrainingView, training_view
 from eval_jobs.types import BenchmarkFailure
 from tracker.domain.calibration.repetition_text import is_unfit, unfit_text
+from tracker.domain.log.events import event_text
 from tracker.domain.overview.run import WORSE, Overview, Standing, decisive_comparison, overview, standings
 from tracker.domain.records.display import count_text, evaluated_text, one_line, score_text, signed_text, steps_text
 from tracker.domain.records.subjects import baseline_text
@@ -92,6 +93,8 @@ class RunView:
     costs: tables.CostTable | None
     troubles: tuple[tables.Trouble, ...]
     measured: MeasuredView
+    log: tuple[tuple[str, str, str, str], ...]
+    """Time, step, kind and sentence of events, newest first."""
 
 
 def build_view(data: RunData, pages: Mapping[int, str] = MappingProxyType({})) -> RunView:
@@ -127,6 +130,10 @@ def build_view(data: RunData, pages: Mapping[int, str] = MappingProxyType({})) -
         costs=tables.cost_table(data.costs),
         troubles=tables.troubles(data.records, known.gaps),
         measured=measured(data),
+        log=tuple(
+            (f"{one.at:%Y-%m-%d %H:%M:%S}", str(one.step or ""), one.kind, event_text(one))
+            for one in reversed(data.log)
+        ),
     )
 
 

@@ -12,6 +12,7 @@ from tracker.app.world import World
 from tracker.domain.alerts.rules import alerts_for, loss_alerts
 from tracker.domain.alerts.training import naming_incidents
 from tracker.domain.best.choice import champions_of, without_broken
+from tracker.domain.log.events import RunEvent, evaluated, verdict_changes
 from tracker.domain.overview.costs import with_cost_so_far
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.policy import Policy
@@ -32,7 +33,7 @@ class Reviewed:
     """What a record led to."""
 
     report: Report
-    changes: tuple[out_of_order.VerdictChange, ...] = ()
+    changes: tuple[RunEvent, ...] = ()
     """Verdicts of later checkpoints that became other ones."""
 
 
@@ -49,21 +50,23 @@ def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
     run_context = replace(run_context, disruptions=disruptions_of(curves, world.policy.phases))
     warn_of_baseline(record, run_context, world.policy)
     report = judge(record, world.history.scores(run_id), run_context, world.policy, now=now)
-    store_conclusion(report, world.history)
+    cause = store_conclusion(record, report, world.history)
     ask_rest(world, record, Reports(newest=report), run_context, now)
     world.tracking.publish(with_cost_so_far(record, run_context.records), report, left_behind(record, run_context))
     update_aliases(world, record, run_context)
     later = out_of_order.overtaken_by(record, run_context.records)
     alerts = alerts_for(report, world.history.open_alerts(run_id), later)
     world.dispatcher.dispatch(naming_incidents(alerts, world.history.training_incidents(run_id)), record)
-    return Reviewed(report=report, changes=rejudge(world, later, run_context, now))
+    return Reviewed(report=report, changes=rejudge(world, later, run_context, cause))
 
 
-def store_conclusion(report: Report, history: RunHistory) -> None:
-    """Store the report of a record that is in the history, and its incidents."""
+def store_conclusion(record: EvalRecord, report: Report, history: RunHistory) -> RunEvent:
+    """Store the report of a record that is in the history, and its incidents; return the event of the log."""
     for incident in report.incidents:  # keyed by what opened it: repeating this after a crash is harmless
         history.append_incident(incident)
-    history.append_report(report)
+    event = evaluated(record, report)
+    history.append_report(report, [event])
+    return event
 
 
 def update_aliases(world: World, record: EvalRecord, run_context: RunContext) -> None:
@@ -84,13 +87,13 @@ def ask_rest(world: World, record: EvalRecord, reports: Reports, run_context: Ru
 
 
 def rejudge(
-    world: World, later: Sequence[EvalRecord], run_context: RunContext, now: datetime
-) -> tuple[out_of_order.VerdictChange, ...]:
-    """Recompute the verdicts of checkpoints whose past has changed, and return those that became other ones.
+    world: World, later: Sequence[EvalRecord], run_context: RunContext, cause: RunEvent
+) -> tuple[RunEvent, ...]:
+    """Recompute the verdicts of checkpoints whose past `cause` has changed, and return those that became other ones.
 
     A loss that the newest checkpoint now shows raises an alert.
     """
-    changes: list[out_of_order.VerdictChange] = []
+    changes: list[RunEvent] = []
     if not later:
         return ()
     run_id = later[0].plan.checkpoint.run_id
@@ -99,17 +102,19 @@ def rejudge(
         before = world.history.report(record.plan.id)
         if before is None:
             continue  # its own review is still to come
-        report = out_of_order.rejudged(before, judge(record, scores, run_context, world.policy, now=now))
+        report = out_of_order.rejudged(before, judge(record, scores, run_context, world.policy, now=cause.at))
         for incident in report.incidents:
             world.history.append_incident(incident)
-        ask_rest(world, record, Reports(newest=report, before=before), run_context, now)
-        changes.extend(out_of_order.changed_verdicts(before, report))
+        ask_rest(world, record, Reports(newest=report, before=before), run_context, cause.at)
+        changed = tuple(verdict_changes(before, report, cause))
         has_changed = out_of_order.words_by_benchmark(report) != out_of_order.words_by_benchmark(before)
         if has_changed and (full := world.history.record(record.plan.id)) is not None:
             world.tracking.publish(
                 with_cost_so_far(full, run_context.records), report, left_behind(record, run_context)
             )
-        world.history.append_report(report)  # after MLflow: after a crash in between, the verdicts must still differ
+        # After MLflow: after a crash in between, the verdicts must still differ.
+        world.history.append_report(report, changed)
+        changes += changed
         world.dispatcher.dispatch(loss_alerts(report, world.history.open_alerts(run_id)))
     return tuple(changes)
 

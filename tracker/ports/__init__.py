@@ -17,6 +17,7 @@ from tracker.ports.history import (
     RecordStore,
     ReportStore,
     RunHistory,
+    RunLog,
     TextStore,
 )
 from tracker.ports.sweeps import Sweeps
@@ -44,6 +45,7 @@ __all__ = [
     "ReportStore",
     "RequestQueue",
     "RunHistory",
+    "RunLog",
     "Sweeps",
     "TextStore",
     "Tracking",

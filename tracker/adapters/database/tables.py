@@ -209,6 +209,19 @@ ALERTS = Table(
     Column("alert", Text, nullable=False),
     Index("history_alerts_by_run", "run_id", "state"),
 )
+EVENTS = Table(
+    "history_log",
+    METADATA,
+    Column("number", Integer, primary_key=True),
+    Column("key", String(64), nullable=False, unique=True),
+    Column("run_id", Text, nullable=False),
+    Column("at", UtcText, nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("step", BigInteger),
+    *(Column(name, AsciiText, nullable=False) for name in ("subject", "before", "after", "reason")),
+    Index("history_log_by_run", "run_id", "number"),
+    sqlite_autoincrement=True,  # no number is used again
+)
 ITEMS = Table(
     "outbox_items",
     METADATA,

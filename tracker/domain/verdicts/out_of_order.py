@@ -7,7 +7,7 @@ Those in between get the verdicts that they would have had, and send no alert.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from eval_jobs.types import EvalRecord
 from tracker.domain.records.branches import branches_of
@@ -16,17 +16,6 @@ from tracker.domain.regression.blocks import BLOCK
 
 NEAREST = BLOCK
 """Number of later checkpoints whose recent baseline contains the late one; further on, the peak changes little."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class VerdictChange:
-    """A verdict that is another one because an earlier checkpoint was evaluated later."""
-
-    run_id: str
-    step: int
-    benchmark: str
-    before: VerdictWord
-    after: VerdictWord
 
 
 def overtaken_by(record: EvalRecord, records: Iterable[EvalRecord]) -> tuple[EvalRecord, ...]:
@@ -55,17 +44,6 @@ def rejudged(before: Report, after: Report) -> Report:
     missing = {v.benchmark: v for v in before.verdicts if v.word is VerdictWord.MISSING}
     verdicts = tuple(missing.get(v.benchmark, v) for v in after.verdicts)
     return replace(after, verdicts=verdicts, latency=before.latency)
-
-
-def changed_verdicts(before: Report, after: Report) -> tuple[VerdictChange, ...]:
-    """Return the verdicts with another word; both reports are of the same checkpoint."""
-    old = dict(words_by_benchmark(before))
-    run_id, step = after.run_id, after.step
-    return tuple(
-        VerdictChange(run_id=run_id, step=step, benchmark=name, before=old[name], after=word)
-        for name, word in words_by_benchmark(after)
-        if name in old and old[name] is not word
-    )
 
 
 def words_by_benchmark(report: Report) -> tuple[tuple[str, VerdictWord], ...]:

@@ -1,5 +1,6 @@
 """Newest first: what is skipped is remembered, and verdicts are those of a run that was evaluated in order."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -14,6 +15,7 @@ from tests.unit.tracker.app.fake_world import FakeWorld
 from tests.unit.tracker.app.test_tick import Fuse, cut
 from tracker.app.tick import tick
 from tracker.app.world import QueueOrder, WatchState
+from tracker.domain.log.events import RunEvent
 from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.policy import Pinned
 from tracker.domain.records.subjects import alert_subject_text
@@ -156,9 +158,9 @@ class Looked(FakeHistory):
         super().__init__()
         self.looks: list[Report] = []
 
-    def append_report(self, report: Report) -> None:
+    def append_report(self, report: Report, events: Iterable[RunEvent] = ()) -> None:
         self.looks.append(report)
-        super().append_report(report)
+        super().append_report(report, events)
 
 
 def test_a_late_checkpoint_is_not_compared_with_later_ones_as_if_they_were_its_past() -> None:

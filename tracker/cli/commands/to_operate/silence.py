@@ -16,6 +16,7 @@ from eval_jobs.records.run_scope import is_of
 from tracker.api.opening import open_project
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import asked_as, config_option
+from tracker.domain.log.events import silenced
 from tracker.domain.records.alerts import Silence, SubjectKind
 from tracker.domain.records.display import one_line
 from tracker.domain.records.subjects import silenced_text
@@ -85,6 +86,7 @@ def command(asked: _Asked) -> None:
     if asked.end:
         _check_silenced(silence, alerting.silences())
     alerting.silence(silence)
+    project.history.log([silenced(silence)])
     alerting.close()  # sends what is due because a silence has ended
     if asked.as_json:
         print_json(silence)

@@ -1,7 +1,11 @@
 """`tracker watch`: evaluate every checkpoint of a run as it appears."""
 
+import os
+import socket
+import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -11,12 +15,13 @@ import psutil
 from rich.console import Console
 from rich.logging import RichHandler
 
-from eval_jobs.errors import ConfigError
+from eval_jobs.errors import ConfigError, StoreError
 from eval_jobs.execute.life import SignOfLife
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.host.gpus import busiest_gpu_pct
 from eval_jobs.host.memory import give_back
 from eval_jobs.host.paths import canonical
+from eval_jobs.host.unforeseen import error_text
 from eval_jobs.ports import Launcher
 from eval_jobs.queue_types import QueueState
 from tracker.adapters.curves import TrainerCurves
@@ -34,8 +39,10 @@ from tracker.cli.log_text import log_with
 from tracker.cli.options import config_option, workers_option
 from tracker.cli.tables.watch_display import WatchDisplay
 from tracker.config import Config
+from tracker.config.changes import setting_changes
 from tracker.domain.checkpoints.buckets import PASSED_S
 from tracker.domain.checkpoints.watching import Leader
+from tracker.domain.log.events import EventKind, RunEvent, run_event
 from tracker.domain.overview.ending import RunStep, known_text
 from tracker.domain.tracking.trainer_facts import Document
 from tracker.ports import Lead
@@ -101,6 +108,7 @@ def command(
     finally:
         session.launcher.stop()
         session.agent.stop()
+        session.log_end()
         lead.release()
 
 
@@ -134,6 +142,9 @@ class _Session:
     """Checkpoints that were found, judged or skipped."""
     wake: Callable[[], None] = lambda: None
     """Ends the pause between two passes."""
+    leads: bool = False
+    news: tuple[RunEvent, ...] = ()
+    """Settings that have changed, not in the log yet."""
 
     def __post_init__(self) -> None:
         """Start no process yet."""
@@ -147,8 +158,34 @@ class _Session:
         if changed.agent_settings() != self.project.agent_settings():
             self.agent.stop()
             self.agent = self.agent_of(changed)
+        changes = setting_changes(self.project.config, changed.config)
+        self.news = tuple(self._event(EventKind.SETTING, *change) for change in changes)
         self.project = changed
         return True
+
+    def opening(self) -> tuple[RunEvent, ...]:
+        """Return, for the log, which settings have changed, or that this process leads now."""
+        where = f"process {os.getpid()} on {socket.gethostname()}"
+        events = self.news or (self._event(EventKind.STARTED, reason=where),)
+        self.news, self.leads = (), True
+        return events
+
+    def log_end(self) -> None:
+        """Log why this process no longer watches, if it led and the database can be written."""
+        error = sys.exception()
+        why = "finished" if error is None else error_text(error)
+        if isinstance(error, KeyboardInterrupt):
+            why = "interrupted"
+        with suppress(StoreError):
+            self.project.history.log([self._event(EventKind.STOPPED, reason=why)] if self.leads else ())
+
+    def _event(
+        self, kind: EventKind, subject: str = "", before: str = "", after: str = "", reason: str = ""
+    ) -> RunEvent:
+        now = SystemClock().now()
+        place = self.project.config.run.name, None, now
+        texts = {"subject": subject, "before": before, "after": after, "reason": reason}
+        return run_event(kind, place, [now, os.getpid(), subject], **texts)
 
 
 def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> bool:
@@ -172,7 +209,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
         clock,
         must_be_ready=session.must_be_ready,
     )
-    state = WatchState(is_held=gate.is_held, demand_lead=partial(demand_lead, lead))
+    state = WatchState(is_held=gate.is_held, demand_lead=partial(demand_lead, lead), opening=session.opening())
     try:
         watch(
             world,
@@ -189,6 +226,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
     except LeadLost:
         workers.stop()
         session.agent.stop()  # the leader has one
+        session.leads = False
         return False
     finally:
         session.seen |= state.seen

@@ -1,0 +1,45 @@
+"""`tracker.ports.RunLog` in one narrow table."""
+
+from collections.abc import Iterable
+
+from sqlalchemy import Connection, Engine, func, or_, select
+
+from eval_jobs.queue.database_sql import belongs_to, insert_into, transaction
+from tracker.adapters.database.tables import EVENTS
+from tracker.domain.log.events import EventKind, RunEvent
+
+_POSTGRES_LOCK = 0x7472_6163_6B65_7202
+"""As in `eval_jobs.queue.migrate_sql`."""
+
+
+class SqlRunLog:
+    """The log in the database behind `engine`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def log(self, events: Iterable[RunEvent]) -> None:
+        """Add events; see `ports.RunLog`."""
+        with transaction(self._engine) as connection:
+            add_events(connection, events)
+
+    def events(self, run: str | None = None, *, after: int = 0, last: int = 0) -> tuple[RunEvent, ...]:
+        """Return events; see `ports.RunLog`."""
+        column = EVENTS.c
+        query = select(EVENTS).where(column.number > after).order_by(column.number.desc()).limit(last or None)
+        if run is not None:
+            query = query.where(or_(belongs_to(column.run_id, run), column.run_id == run.partition("/")[0]))
+        with transaction(self._engine) as connection:
+            rows = connection.execute(query).mappings().all()
+        return tuple(RunEvent(**{**row, "kind": EventKind(row["kind"])}) for row in reversed(rows))
+
+
+def add_events(connection: Connection, events: Iterable[RunEvent]) -> None:
+    """Add events as the last step of a transaction, which holds a lock from then on."""
+    rows = [{name: value for name, value in vars(event).items() if name != "number"} for event in events]
+    if not rows:
+        return
+    if connection.dialect.name == "postgresql":
+        # Without it, a number could become visible after a higher one. SQLite has one writer at a time.
+        connection.execute(select(func.pg_advisory_xact_lock(_POSTGRES_LOCK)))
+    connection.execute(insert_into(connection, EVENTS).on_conflict_do_nothing(), rows)
