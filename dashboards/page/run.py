@@ -42,7 +42,6 @@ from tracker.domain.verdicts.rewind import scores_of_newest
 from tracker.ports import Sweeps
 from tracker.wiring.project import Project
 
-LOGGED = 200
 MAX_RUNS = 8
 """In one report: there is one colour and marker for each."""
 
@@ -108,7 +107,7 @@ def read_run(run_id: str, sources: Sources, *, now: datetime) -> RunData:
         costs=run_costs(run_id, known),
         ledger=with_texts(run_ledger(scores, sources.policy, details=LOST_SAMPLES), sources.history.record),
         repetitions=newest_repetitions(records, sources.history.calibrations(), min_effect=sources.policy.min_effect),
-        log=sources.history.events(run_id, last=LOGGED),
+        log=sources.history.events(run_id, last=200),
         unfinished=sources.queue.state().unfinished.get(run_id, 0),
         made_at=now,
     )

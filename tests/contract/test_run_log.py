@@ -4,15 +4,15 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine
 
 from eval_jobs.queue.database_sql import open_database, transaction
 from tests import alerts
 from tests.contract.conftest import ReopenHistory
 from tests.records import RUN, forgetting_run
-from tracker.adapters.history.log_sql import SqlRunLog, add_events
+from tracker.adapters.history.log_sql import add_events
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.domain.log.events import EventKind, RunEvent, evaluated, run_event
 from tracker.domain.records.alerts import AlertState
@@ -29,7 +29,7 @@ def history(reopen_history: ReopenHistory) -> History:
 
 
 def event(name: str, run: str = RUN, step: int | None = None) -> RunEvent:
-    return run_event(EventKind.SETTING, (run, step, NOW), [name], subject=name, before="8", after="16 \u2192 \ud800")
+    return run_event(EventKind.SETTING, (run, step, NOW), name, subject=name, before="8", after="16 \u2192 \ud800")
 
 
 def subjects(found: tuple[RunEvent, ...]) -> list[str]:
@@ -124,10 +124,9 @@ def test_a_report_is_stored_with_its_events_or_not_at_all(reopen_history: Reopen
         assert kinds(reopen_history()) == ["evaluated"]
 
 
-def test_no_number_becomes_visible_after_a_higher_one(postgres_url: str) -> None:
+def test_no_number_becomes_visible_after_a_higher_one(postgres_url: str, tmp_path: Path) -> None:
     engines = [open_database(postgres_url) for _ in range(2)]
-    first, second = (SqlRunLog(engine) for engine in engines)
-    _with_tables(engines[0])
+    first, second = (SqlHistory(engine, tmp_path) for engine in engines)
     with transaction(engines[0]) as connection:
         add_events(connection, [event("slow")])
         other = threading.Thread(target=second.log, args=([event("quick")],))
@@ -139,10 +138,3 @@ def test_no_number_becomes_visible_after_a_higher_one(postgres_url: str) -> None
     assert subjects(first.events()) == ["slow", "quick"]
     for engine in engines:
         engine.dispose()
-
-
-def _with_tables(engine: Engine) -> None:
-    from eval_jobs.queue.migrate_sql import bring_up_to_date
-    from tracker.adapters.database.tables import TRACKER_TABLES
-
-    bring_up_to_date(engine, TRACKER_TABLES)

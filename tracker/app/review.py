@@ -107,8 +107,7 @@ def rejudge(
             world.history.append_incident(incident)
         ask_rest(world, record, Reports(newest=report, before=before), run_context, cause.at)
         changed = tuple(verdict_changes(before, report, cause))
-        has_changed = out_of_order.words_by_benchmark(report) != out_of_order.words_by_benchmark(before)
-        if has_changed and (full := world.history.record(record.plan.id)) is not None:
+        if changed and (full := world.history.record(record.plan.id)) is not None:
             world.tracking.publish(
                 with_cost_so_far(full, run_context.records), report, left_behind(record, run_context)
             )

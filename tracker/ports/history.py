@@ -58,7 +58,7 @@ class ReportStore(Protocol):
     """The report of each record. Appending is idempotent."""
 
     def append_report(self, report: Report, events: Iterable[RunEvent] = ()) -> None:
-        """Store a report under its plan id, and what it is in the log; the same id again replaces it."""
+        """Store a report under its plan id, and its events in the log; the same id again replaces it."""
 
     def report(self, plan_id: str) -> Report | None:
         """Return the report of a plan, or None."""
@@ -127,22 +127,18 @@ class AlertStore(Protocol):
 
 
 class RunLog(Protocol):
-    """What changed what people see of the runs. Adding is idempotent; the events of a thing are stored with it."""
+    """What changed what people see of runs. Gaps, reports, acceptances and alerts are stored with their events."""
 
     def log(self, events: Iterable[RunEvent]) -> None:
         """Add events in their order; one whose key is known is left out.
 
-        Numbers only grow, and become visible in their order: who has seen N misses nothing by asking for what is
-        after N. There may be gaps between them.
+        Numbers only grow, with gaps, and become visible in their order: nothing follows a visible one with a lower one.
         """
 
     def events(self, run: str | None = None, *, after: int = 0, last: int = 0) -> tuple[RunEvent, ...]:
-        """Return the events with a higher number than `after`, in the order of their numbers.
+        """Return the events with a higher number than `after`, in the order of numbers; `last`: so many newest, 0: all.
 
-        Args:
-            run: of it and its sub-folders; of a sub-folder also those of the run that contains it. None: of all.
-            after: 0: from the first one.
-            last: only the newest this many; 0: all.
+        Those of a run are also those of its sub-folders, and of the run that it is a sub-folder of; None: of all runs.
         """
 
 

@@ -13,10 +13,9 @@ _POSTGRES_LOCK = 0x7472_6163_6B65_7202
 
 
 class SqlRunLog:
-    """The log in the database behind `engine`."""
+    """The log in the database behind `_engine`."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    _engine: Engine
 
     def log(self, events: Iterable[RunEvent]) -> None:
         """Add events; see `ports.RunLog`."""
@@ -25,21 +24,18 @@ class SqlRunLog:
 
     def events(self, run: str | None = None, *, after: int = 0, last: int = 0) -> tuple[RunEvent, ...]:
         """Return events; see `ports.RunLog`."""
-        column = EVENTS.c
-        query = select(EVENTS).where(column.number > after).order_by(column.number.desc()).limit(last or None)
+        query = select(EVENTS).where(EVENTS.c.number > after).order_by(EVENTS.c.number.desc()).limit(last or None)
         if run is not None:
-            query = query.where(or_(belongs_to(column.run_id, run), column.run_id == run.partition("/")[0]))
+            query = query.where(or_(belongs_to(EVENTS.c.run_id, run), EVENTS.c.run_id == run.partition("/")[0]))
         with transaction(self._engine) as connection:
             rows = connection.execute(query).mappings().all()
         return tuple(RunEvent(**{**row, "kind": EventKind(row["kind"])}) for row in reversed(rows))
 
 
 def add_events(connection: Connection, events: Iterable[RunEvent]) -> None:
-    """Add events as the last step of a transaction, which holds a lock from then on."""
-    rows = [{name: value for name, value in vars(event).items() if name != "number"} for event in events]
-    if not rows:
-        return
-    if connection.dialect.name == "postgresql":
-        # Without it, a number could become visible after a higher one. SQLite has one writer at a time.
+    """Add events as the last step of a transaction: until it ends, no other one adds any."""
+    rows = [{key: value for key, value in vars(event).items() if key != "number"} for event in events]
+    if rows and connection.dialect.name == "postgresql":  # SQLite has one writer at a time
         connection.execute(select(func.pg_advisory_xact_lock(_POSTGRES_LOCK)))
-    connection.execute(insert_into(connection, EVENTS).on_conflict_do_nothing(), rows)
+    if rows:
+        connection.execute(insert_into(connection, EVENTS).on_conflict_do_nothing(), rows)

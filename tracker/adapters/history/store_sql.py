@@ -197,10 +197,8 @@ class SqlHistory(SqlTrainingHistory, SqlRunLog):
         """Store an acceptance; see `ports.History`."""
         run_id, step = acceptance.run_id, acceptance.step
         key = content_hash([run_id, step, acceptance.benchmark])
-        with transaction(self._engine) as connection:
-            row = {"key": key, "run_id": run_id, "step": step, "acceptance": to_json(acceptance)}
-            put_row(connection, ACCEPTANCES, row)
-            add_events(connection, [accepted(acceptance)])
+        row = {"key": key, "run_id": run_id, "step": step, "acceptance": to_json(acceptance)}
+        self._put(ACCEPTANCES, row, accepted(acceptance))
 
     def acceptances(self, run_id: str) -> tuple[Acceptance, ...]:
         """Return the run's acceptances; see `ports.History`."""
@@ -210,7 +208,8 @@ class SqlHistory(SqlTrainingHistory, SqlRunLog):
     def append_calibration(self, calibration: Calibration) -> None:
         """Store a calibration; see `ports.History`."""
         plan_id, finished_at = calibration.plan.id, calibration.finished_at
-        self._put(CALIBRATIONS, plan_id=plan_id, finished_at=finished_at, calibration=to_json(calibration))
+        row = {"plan_id": plan_id, "finished_at": finished_at, "calibration": to_json(calibration)}
+        self._put(CALIBRATIONS, row)
 
     def calibrations(self) -> tuple[Calibration, ...]:
         """Return all calibrations; see `ports.History`."""
@@ -221,8 +220,8 @@ class SqlHistory(SqlTrainingHistory, SqlRunLog):
         """Store a gap that is new; see `ports.History`."""
         row = {"run_id": gap.run_id, "step": gap.step, "code": gap.code, "gap": to_json(gap)}
         with transaction(self._engine) as connection:
-            is_new = add_row(connection, GAPS, row)
-            add_events(connection, [unevaluated(gap)] if is_new else ())
+            if is_new := add_row(connection, GAPS, row):
+                add_events(connection, [unevaluated(gap)])
             return is_new
 
     def gaps(self, run_id: str) -> tuple[Gap, ...]:
@@ -232,11 +231,8 @@ class SqlHistory(SqlTrainingHistory, SqlRunLog):
     def append_alert(self, alert: Alert) -> None:
         """Store the newest state of an alert; see `ports.History`."""
         row = {"run_id": alert.run_id, "step": alert.step, "state": alert.state, "alert": to_json(alert)}
-        with transaction(self._engine) as connection:
-            of_cause = ALERTS.c.fingerprint == alert.fingerprint
-            before = next(iter(self._read_on(connection, Alert, ALERTS.c.alert, of_cause)), None)
-            put_row(connection, ALERTS, row | {"fingerprint": alert.fingerprint})
-            add_events(connection, alert_events(alert, before))
+        before = self._read(Alert, ALERTS.c.alert, ALERTS.c.fingerprint == alert.fingerprint)
+        self._put(ALERTS, row | {"fingerprint": alert.fingerprint}, *alert_events(alert, before[0] if before else None))
 
     def open_alerts(self, run_id: str) -> tuple[Alert, ...]:
         """Return the run's firing alerts; see `ports.History`."""
@@ -253,9 +249,10 @@ class SqlHistory(SqlTrainingHistory, SqlRunLog):
         with transaction(self._engine) as connection:
             return tuple(sorted(connection.scalars(query)))
 
-    def _put(self, table: Table, **row: object) -> None:
+    def _put(self, table: Table, row: Mapping[str, object], *events: RunEvent) -> None:
         with transaction(self._engine) as connection:
             put_row(connection, table, row)
+            add_events(connection, events)
 
     def damaged(self) -> tuple[str, ...]:
         """Return what was left out because it cannot be read; see `ports.History`."""

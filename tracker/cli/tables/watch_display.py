@@ -90,7 +90,7 @@ class WatchDisplay:
         for report in passed.reports:
             self._judged(report, state)
         for change in passed.changes:
-            at = self._at(change.run_id, change.step)
+            at = self._at(change.run_id, change.step or 0)
             self.event("changed", f"{at}  {event_text(change)}", style="")
         for calibration in passed.calibrations:
             self._calibrated(calibration)

@@ -1,5 +1,6 @@
 """`tracker log`: what changed what people see of a run, and when."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import dropwhile
 from pathlib import Path
@@ -16,15 +17,20 @@ from tracker.cli.options import COUNT, config_option
 from tracker.domain.log.events import RunEvent, event_text
 from tracker.domain.records.display import one_line
 
+IsBefore = Callable[[RunEvent], bool]
 
-def _since(ctx: click.Context, param: click.Parameter, value: str | None) -> int | datetime | None:
-    if value is None or value.isdecimal():
-        return None if value is None else int(value)
+
+def _before(ctx: click.Context, param: click.Parameter, since: str | None) -> IsBefore | None:
+    if since is None:
+        return None
+    if since.isdecimal():
+        return lambda event: event.step is None or event.step < int(since)
     try:
-        at = datetime.fromisoformat(value)
+        at = datetime.fromisoformat(since)
     except ValueError:
-        return SystemClock().now() - (length_of(ctx, param, value) or timedelta())
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
+        at = SystemClock().now() - (length_of(ctx, param, since) or timedelta())
+    begin = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return lambda event: event.at < begin
 
 
 @click.command("log")
@@ -32,32 +38,28 @@ def _since(ctx: click.Context, param: click.Parameter, value: str | None) -> int
 @config_option
 @json_option(tuple[RunEvent, ...])
 @click.option("--last", type=COUNT, default=50, show_default=True, help="Number of newest events to show; 0: all.")
-@click.option("--since", callback=_since, metavar="STEP|TIME", help="From this step, time in UTC or age, such as 2h.")
-def command(*, run: str | None, config_path: Path, as_json: bool, last: int, since: int | datetime | None) -> None:
-    """Show what changed what people see of RUN: checkpoints, verdicts with their cause, alerts, settings, watchers.
+@click.option(
+    "--since", "is_before", callback=_before, metavar="STEP|TIME", help="From this step, UTC time or age (2h) on."
+)
+def command(*, run: str | None, config_path: Path, as_json: bool, last: int, is_before: IsBefore | None) -> None:
+    """Show what changed what people see of RUN, when and why: checkpoints, verdicts, alerts, settings, watchers.
 
     RUN defaults to run.name, with its sub-folders. Times are in UTC.
     """
     project = open_project(config_path)
     history, own = project.history, project.config.run.name
     run_id = choose_run(sorted({own, *history.runs(), *history.followed_runs()}), run, own=own)
-    events = history.events(run_id, last=last if since is None else 0)
-    if since is not None:
-        events = tuple(dropwhile(lambda event: not _is_at(event, since), events))[-last:]
+    events = history.events(run_id, last=0 if is_before else last)
+    if is_before is not None:
+        events = tuple(dropwhile(is_before, events))[-last:]
     if as_json:
         print_json(events)
         return
     console = Console()
     if not events:
-        console.print("no events: the log begins with the next checkpoint, verdict or alert", highlight=False)
+        console.print("no events: the log begins with the next checkpoint, verdict or alert")
     for event in events:
         step = "" if event.step is None else f"step {event.step}"
         where = "" if event.run_id == run_id else f"{one_line(event.run_id)}: "
         line = f"{event.at:%Y-%m-%d %H:%M:%S}  {step:<10}  {event.kind:<9}  {where}{event_text(event)}"
         console.print(line, markup=False, highlight=False, soft_wrap=not console.is_terminal)
-
-
-def _is_at(event: RunEvent, since: int | datetime) -> bool:
-    if isinstance(since, datetime):
-        return event.at >= since
-    return event.step is not None and event.step >= since

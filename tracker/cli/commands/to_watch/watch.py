@@ -21,7 +21,6 @@ from eval_jobs.host.clock import SystemClock
 from eval_jobs.host.gpus import busiest_gpu_pct
 from eval_jobs.host.memory import give_back
 from eval_jobs.host.paths import canonical
-from eval_jobs.host.unforeseen import error_text
 from eval_jobs.ports import Launcher
 from eval_jobs.queue_types import QueueState
 from tracker.adapters.curves import TrainerCurves
@@ -158,8 +157,8 @@ class _Session:
         if changed.agent_settings() != self.project.agent_settings():
             self.agent.stop()
             self.agent = self.agent_of(changed)
-        changes = setting_changes(self.project.config, changed.config)
-        self.news = tuple(self._event(EventKind.SETTING, *change) for change in changes)
+        old, new = (one.config.model_dump(mode="json", exclude_none=True) for one in (self.project, changed))
+        self.news = tuple(self._event(EventKind.SETTING, **texts) for texts in setting_changes(old, new))
         self.project = changed
         return True
 
@@ -173,19 +172,13 @@ class _Session:
     def log_end(self) -> None:
         """Log why this process no longer watches, if it led and the database can be written."""
         error = sys.exception()
-        why = "finished" if error is None else error_text(error)
-        if isinstance(error, KeyboardInterrupt):
-            why = "interrupted"
+        why = "finished" if error is None else str(error) or "interrupted"
         with suppress(StoreError):
             self.project.history.log([self._event(EventKind.STOPPED, reason=why)] if self.leads else ())
 
-    def _event(
-        self, kind: EventKind, subject: str = "", before: str = "", after: str = "", reason: str = ""
-    ) -> RunEvent:
-        now = SystemClock().now()
-        place = self.project.config.run.name, None, now
-        texts = {"subject": subject, "before": before, "after": after, "reason": reason}
-        return run_event(kind, place, [now, os.getpid(), subject], **texts)
+    def _event(self, kind: EventKind, **texts: str) -> RunEvent:
+        run, now = self.project.config.run.name, SystemClock().now()
+        return run_event(kind, (run, None, now), now, os.getpid(), texts.get("subject"), **texts)
 
 
 def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> bool:

@@ -126,7 +126,7 @@ def test_a_verdict_is_provisional_while_an_earlier_step_is_open_and_its_change_i
         for key, of, at in (("a", name, step - 100), ("b", name, step + 100), ("c", "other", 1))
     )
     texts = {"subject": "sums", "before": "suspect", "after": "equivalent", "reason": "step 100 was evaluated"}
-    change = run_event(EventKind.CHANGED, (name, step, run.reports[2].created_at), [], **texts)
+    change = run_event(EventKind.CHANGED, (name, step, run.reports[2].created_at), **texts)
     judged = replace(NOTHING, reports=(run.reports[2],))
     display.show(judged, QueueState(waiting=(late, other), counts={"waiting": 2}))
     assert "provisional" not in stream.getvalue()
