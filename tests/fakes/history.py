@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from eval_jobs.types import EvalRecord, EvalResult, Outcome
+from tests.fakes.event_log import FakeEventLog
 from tests.fakes.health import FakeHealth
-from tests.fakes.run_log import FakeRunLog
 from tests.records import outlined, without_samples
 from tracker.domain.log.events import RunEvent, accepted, alert_events, unevaluated
 from tracker.domain.records.alerts import Alert, AlertState
@@ -15,12 +15,12 @@ from tracker.domain.scores.run_scores import RunScores, with_record
 from tracker.domain.scores.sample_columns import columns_of
 
 
-class FakeHistory(FakeHealth, FakeRunLog):
+class FakeHistory(FakeHealth, FakeEventLog):
     """`tracker.ports.History` without a disk."""
 
     def __init__(self) -> None:
         super().__init__()
-        FakeRunLog.__init__(self)
+        FakeEventLog.__init__(self)
         self._records: dict[str, EvalRecord] = {}
         self._reports: dict[str, Report] = {}
         self._incidents: dict[tuple[str, str, str, str, Measure, int], Incident] = {}

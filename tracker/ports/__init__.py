@@ -9,6 +9,7 @@ from tracker.ports.health import HealthStore, TrainingHistory, TrainingLog
 from tracker.ports.history import (
     AlertStore,
     CalibrationStore,
+    EventLog,
     GapStore,
     History,
     IncidentStore,
@@ -17,7 +18,6 @@ from tracker.ports.history import (
     RecordStore,
     ReportStore,
     RunHistory,
-    RunLog,
     TextStore,
 )
 from tracker.ports.sweeps import Sweeps
@@ -31,6 +31,7 @@ __all__ = [
     "CalibrationStore",
     "CheckpointSource",
     "CurveReader",
+    "EventLog",
     "GapStore",
     "HealthStore",
     "HeldPin",
@@ -45,7 +46,6 @@ __all__ = [
     "ReportStore",
     "RequestQueue",
     "RunHistory",
-    "RunLog",
     "Sweeps",
     "TextStore",
     "Tracking",

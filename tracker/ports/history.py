@@ -126,7 +126,7 @@ class AlertStore(Protocol):
         """Return the newest state of each of the run's alerts, firing or resolved."""
 
 
-class RunLog(Protocol):
+class EventLog(Protocol):
     """What changed what people see of runs. Gaps, reports, acceptances and alerts are stored with their events."""
 
     def log(self, events: Iterable[RunEvent]) -> None:
@@ -146,7 +146,9 @@ class MeasurementStore(RecordStore, CalibrationStore, Protocol):
     """Records and calibrations."""
 
 
-class RunHistory(MeasurementStore, ReportStore, IncidentStore, GapStore, AlertStore, TrainingHistory, RunLog, Protocol):
+class RunHistory(
+    MeasurementStore, ReportStore, IncidentStore, GapStore, AlertStore, TrainingHistory, EventLog, Protocol
+):
     """Everything about runs that computing and showing verdicts needs. A damaged document is left out alone."""
 
     def damaged(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""`tracker.ports.RunLog` in one narrow table."""
+"""`tracker.ports.EventLog` in one narrow table."""
 
 from collections.abc import Iterable
 
@@ -12,18 +12,18 @@ _POSTGRES_LOCK = 0x7472_6163_6B65_7202
 """As in `eval_jobs.queue.migrate_sql`."""
 
 
-class SqlRunLog:
+class SqlEventLog:
     """The log in the database behind `_engine`."""
 
     _engine: Engine
 
     def log(self, events: Iterable[RunEvent]) -> None:
-        """Add events; see `ports.RunLog`."""
+        """Add events; see `ports.EventLog`."""
         with transaction(self._engine) as connection:
             add_events(connection, events)
 
     def events(self, run: str | None = None, *, after: int = 0, last: int = 0) -> tuple[RunEvent, ...]:
-        """Return events; see `ports.RunLog`."""
+        """Return events; see `ports.EventLog`."""
         query = select(EVENTS).where(EVENTS.c.number > after).order_by(EVENTS.c.number.desc()).limit(last or None)
         if run is not None:
             query = query.where(or_(belongs_to(EVENTS.c.run_id, run), EVENTS.c.run_id == run.partition("/")[0]))

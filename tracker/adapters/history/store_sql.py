@@ -33,7 +33,7 @@ from tracker.adapters.database.tables import (
     TRACKER_TABLES,
 )
 from tracker.adapters.health.history_sql import SqlTrainingHistory
-from tracker.adapters.history.log_sql import SqlRunLog, add_events
+from tracker.adapters.history.log_sql import SqlEventLog, add_events
 from tracker.adapters.samples.kept_scores import KeptScores, StoredRecord
 from tracker.adapters.samples.packed_parquet import NO_SAMPLES, SampleFiles, pack
 from tracker.domain.log.events import RunEvent, accepted, alert_events, unevaluated
@@ -49,7 +49,7 @@ _RECORDED = select(RECORDS.c.record, RECORDS.c.samples)
 _IN_ORDER = REPORTS.c.step, REPORTS.c.created_at, REPORTS.c.plan_id
 
 
-class SqlHistory(SqlTrainingHistory, SqlRunLog):
+class SqlHistory(SqlTrainingHistory, SqlEventLog):
     """`tracker.ports.History` in the database behind `engine`, samples in Parquet files under `samples_dir`."""
 
     def __init__(self, engine: Engine, samples_dir: Path) -> None:

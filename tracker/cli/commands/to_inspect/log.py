@@ -57,7 +57,7 @@ def command(*, run: str | None, config_path: Path, as_json: bool, last: int, is_
         return
     console = Console()
     if not events:
-        console.print("no events: the log begins with the next checkpoint, verdict or alert")
+        console.print("no events" if is_before else "no events yet: `tracker watch` logs what it finds and decides")
     for event in events:
         step = "" if event.step is None else f"step {event.step}"
         where = "" if event.run_id == run_id else f"{one_line(event.run_id)}: "

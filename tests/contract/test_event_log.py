@@ -1,4 +1,4 @@
-"""The rules of `ports.RunLog`, over the fake, SQLite and PostgreSQL: alone, and with what is stored."""
+"""The rules of `ports.EventLog`, over the fake, SQLite and PostgreSQL: alone, and with what is stored."""
 
 import threading
 from collections.abc import Iterator

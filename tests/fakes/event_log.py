@@ -7,8 +7,8 @@ from eval_jobs.records.run_scope import is_of
 from tracker.domain.log.events import RunEvent
 
 
-class FakeRunLog:
-    """`tracker.ports.RunLog`."""
+class FakeEventLog:
+    """`tracker.ports.EventLog`."""
 
     def __init__(self) -> None:
         self._events: dict[str, RunEvent] = {}

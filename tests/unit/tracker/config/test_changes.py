@@ -1,0 +1,50 @@
+"""What differs between two configurations is said setting by setting, and no secret with it."""
+
+from pathlib import Path
+
+import pytest
+
+from tracker.config import parse_config
+from tracker.config.changes import setting_changes
+
+BASE = '[run]\nname = "r"\noutput_dir = "out"\n[[benchmark]]\nbenchmark = "gsm8k"\n'
+ARGS = '[serve]\nengine = "vllm"\nargs = ["--hf-token", "hf_abcdefgh"]\n'
+CHANNEL = '[[alerts.channel]]\nname = "team"\nkind = "slack"\nurl_env = "SLACK_URL"\n'
+
+
+def changes(old: str, new: str) -> dict[str, tuple[str, str]]:
+    dumps = [
+        parse_config(text, Path("/project/tracker.toml")).model_dump(mode="json", exclude_none=True)
+        for text in (old, new)
+    ]
+    return {one["subject"]: (one["before"], one["after"]) for one in setting_changes(*dumps)}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (BASE, BASE, {}),
+        (BASE, BASE + "limit = 3\n", {"benchmark.gsm8k.limit": ("none", "3")}),
+        (BASE + "limit = 3\n", BASE + "limit = 4\n", {"benchmark.gsm8k.limit": ("3", "4")}),
+        (
+            BASE + "[policy]\nalpha = 0.01\n[suite]\nmax_tokens = 8\n",
+            BASE + "[policy]\nalpha = 0.02\n[suite]\nmax_tokens = 16\n",
+            {"suite.max_tokens": ("8", "16"), "policy.alpha": ("0.01", "0.02"), "gate.alpha": ("0.01", "0.02")},
+        ),
+        (BASE, BASE + ARGS, {"serve.args": ("[]", "***")}),
+        (BASE + ARGS, BASE, {"serve.args": ("***", "[]")}),
+    ],
+)
+def test_each_setting_has_its_old_and_its_new_value(old: str, new: str, said: dict[str, tuple[str, str]]) -> None:
+    assert {name: both for name, both in changes(old, new).items() if name != "gate.alpha"} == {
+        name: both for name, both in said.items() if name != "gate.alpha"
+    }
+
+
+def test_a_table_that_is_added_or_removed_is_one_change() -> None:
+    more = BASE + '[[benchmark]]\nbenchmark = "exact"\nname = "facts"\ndata = "facts.jsonl"\n'
+    (added,) = changes(BASE, more).items()
+    assert (added[0], added[1][0]) == ("benchmark.facts", "none")
+    assert '"data": "/project/facts.jsonl"' in added[1][1]
+    assert changes(more, BASE) == {"benchmark.facts": added[1][::-1]}
+    assert list(changes(BASE, BASE + CHANNEL)) == ["alerts.channel"]
