@@ -19,11 +19,13 @@ def setting_changes(old: object, new: object, name: str = "") -> Iterator[Mappin
 
 def _by_name(value: object) -> object:
     """Return several tables by their own names, or their positions."""
-    if isinstance(value, list) and any(isinstance(one, dict) for one in value):
+    if isinstance(value, list) and all(isinstance(one, dict) for one in value):
         return {str(one.get("name") or one.get("benchmark") or place): one for place, one in enumerate(value)}
     return value
 
 
 def _shown(name: str, value: object) -> str:
-    text = "none" if value is None else json.dumps(value, ensure_ascii=False)
+    if value is None or isinstance(value, dict):
+        return "{…}" if value else "none"
+    text = json.dumps(value, ensure_ascii=False)
     return MASK if is_secret(re.sub(r"\W+", "_", f"{name} {text}")) else text
