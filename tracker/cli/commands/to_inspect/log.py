@@ -37,15 +37,10 @@ def _before(ctx: click.Context, param: click.Parameter, since: str | None) -> Is
 @click.argument("run", required=False)
 @config_option
 @json_option(tuple[RunEvent, ...])
-@click.option("--last", type=COUNT, default=50, show_default=True, help="Number of newest events to show; 0: all.")
-@click.option(
-    "--since", "is_before", callback=_before, metavar="STEP|TIME", help="From this step, UTC time or age (2h) on."
-)
+@click.option("--last", type=COUNT, default=50, show_default=True, help="Newest events to show; 0: all.")
+@click.option("--since", "is_before", callback=_before, metavar="STEP|TIME", help="From a step, time or age (2h) on.")
 def command(*, run: str | None, config_path: Path, as_json: bool, last: int, is_before: IsBefore | None) -> None:
-    """Show what changed what people see of RUN, when and why: checkpoints, verdicts, alerts, settings, watchers.
-
-    RUN defaults to run.name, with its sub-folders. Times are in UTC.
-    """
+    """Show what changed in RUN (default: run.name), when and why. Times are in UTC."""
     project = open_project(config_path)
     history, own = project.history, project.config.run.name
     run_id = choose_run(sorted({own, *history.runs(), *history.followed_runs()}), run, own=own)
