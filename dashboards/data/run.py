@@ -37,6 +37,8 @@ class Conclusions:
     """Open alerts."""
     champions: tuple[Champion, ...] = ()
     """The best checkpoints, the overall one first."""
+    log: tuple[RunEvent, ...] = ()
+    """The newest events."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +91,6 @@ class RunData:
     """Run-to-run noise of the newest checkpoint's evaluation, by benchmark; missing: not calibrated."""
     boards: tuple[Board, ...] = ()
     """Results of the newest run of each sweep."""
-    log: tuple[RunEvent, ...] = ()
-    """The newest events."""
     unfinished: int = 0
     """Number of pending and running evaluations."""
     made_at: datetime

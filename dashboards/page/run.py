@@ -107,7 +107,6 @@ def read_run(run_id: str, sources: Sources, *, now: datetime) -> RunData:
         costs=run_costs(run_id, known),
         ledger=with_texts(run_ledger(scores, sources.policy, details=LOST_SAMPLES), sources.history.record),
         repetitions=newest_repetitions(records, sources.history.calibrations(), min_effect=sources.policy.min_effect),
-        log=sources.history.events(run_id, last=200),
         unfinished=sources.queue.state().unfinished.get(run_id, 0),
         made_at=now,
     )
@@ -197,6 +196,7 @@ def _conclusions(run_id: str, sources: Sources, champions: tuple[Champion, ...])
         acceptances=history.acceptances(run_id),
         alerts=history.open_alerts(run_id),
         champions=champions,
+        log=history.events(run_id, last=200),
     )
 
 

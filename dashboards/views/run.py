@@ -9,7 +9,7 @@ from dashboards.charts.figures import Figure
 from dashboards.charts.run import latency_figures, load_texts, margin_text, score_figures
 from dashboards.data.run import RunData
 from dashboards.views import tables
-from dashboards.views.conclusions import ConclusionsView, finding_rows, loss_rows
+from dashboards.views.conclusions import ConclusionsView, finding_rows, log_rows, loss_rows
 from dashboards.views.evidence import evidence, noise_views
 from dashboards.views.heading import GlanceRow, Heading, advice_text, glance, heading
 from dashboards.views.latency_verdicts import LatencyVerdicts, latency_verdicts
@@ -21,7 +21,6 @@ from dashboards.views.sweeps import SweepView, sweep_views
 from dashboards.views.training import TrainingView, training_view
 from eval_jobs.types import BenchmarkFailure
 from tracker.domain.calibration.repetition_text import is_unfit, unfit_text
-from tracker.domain.log.events import event_text
 from tracker.domain.overview.run import WORSE, Overview, Standing, decisive_comparison, overview, standings
 from tracker.domain.records.display import count_text, evaluated_text, one_line, score_text, signed_text, steps_text
 from tracker.domain.records.subjects import baseline_text
@@ -93,8 +92,6 @@ class RunView:
     costs: tables.CostTable | None
     troubles: tuple[tables.Trouble, ...]
     measured: MeasuredView
-    log: tuple[tuple[str, str, str, str], ...]
-    """Time, step, kind and sentence of events, newest first."""
 
 
 def build_view(data: RunData, pages: Mapping[int, str] = MappingProxyType({})) -> RunView:
@@ -118,6 +115,7 @@ def build_view(data: RunData, pages: Mapping[int, str] = MappingProxyType({})) -
             incidents=loss_rows(known.incidents, known.acceptances),
             evidence=evidence(view, found, data.repetitions),
             noise=noise_views(view),
+            log=log_rows(known.log),
         ),
         forgetting=_forgetting(data, view),
         latency=LatencyView(
@@ -130,10 +128,6 @@ def build_view(data: RunData, pages: Mapping[int, str] = MappingProxyType({})) -
         costs=tables.cost_table(data.costs),
         troubles=tables.troubles(data.records, known.gaps),
         measured=measured(data),
-        log=tuple(
-            (f"{one.at:%Y-%m-%d %H:%M:%S}", str(one.step or ""), one.kind, event_text(one))
-            for one in reversed(data.log)
-        ),
     )
 
 

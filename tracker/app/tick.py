@@ -15,7 +15,6 @@ from tracker.app.steps import calibrating, sweeps
 from tracker.app.steps.collect import collect
 from tracker.app.world import Tick, WatchState, World
 from tracker.domain.alerts.stalls import rejected_results, set_aside
-from tracker.domain.log.events import found
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.calibration import Calibration
 
@@ -31,8 +30,7 @@ def tick(world: World, state: WatchState, now: datetime) -> Tick:
     state.unreported.extend(checkpoints)
     state.seen.update((checkpoint.run_id, checkpoint.step) for checkpoint in checkpoints)
     state.demand_lead(now)
-    events = [found(checkpoint, now) for checkpoint in state.unreported]  # after a restart all, which are known
-    attempt("log", "cannot store the log of the run", lambda: world.history.log(events), None)
+    attempt("log", "cannot store the log of the run", lambda: world.log_found(state.unreported, now), None)
     plan_found(world, state, now)
     skipped = attempt("skip", "cannot skip checkpoints", lambda: skip_surplus(world, state, now), ())
     gaps = attempt("gaps", "cannot store gaps", lambda: remember_gaps(world, state), ())

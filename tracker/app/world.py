@@ -1,7 +1,7 @@
 """What the use cases work with: settings, the ports to the outside, and the state of a watcher."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -14,7 +14,7 @@ from tracker.app.steps.collect import Keeping
 from tracker.app.steps.curves import curves_at
 from tracker.app.steps.screening import ScreeningSchedule
 from tracker.app.steps.sweeps import SweepService
-from tracker.domain.log.events import RunEvent
+from tracker.domain.log.events import RunEvent, found
 from tracker.domain.records.alerts import AlertKind
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.policy import Policy
@@ -71,6 +71,10 @@ class World:
         """Queue the curves up to a checkpoint and the facts of its training for the tracking store."""
         self.tracking.publish_curves(checkpoint, curves_at(checkpoint, self.curves, self.history))
         self.tracking.publish_facts(checkpoint, self.curves.facts(checkpoint))  # the curves find the run
+
+    def log_found(self, checkpoints: Iterable[Checkpoint], now: datetime) -> None:
+        """Log what was found; after a restart these are all, and known."""
+        self.history.log(found(checkpoint, now) for checkpoint in checkpoints)
 
     def close(self) -> None:
         """Release open resources; the alert channels get a moment to send what is due."""

@@ -74,7 +74,9 @@ def event_text(event: RunEvent) -> str:
         return event.after  # the message names the subject
     change = " → ".join(filter(None, (event.before, event.after)))
     said = ": ".join(filter(None, (event.subject, change)))
-    return f"{said} ({event.reason})" if said and event.reason else said or event.reason
+    if said and event.reason:
+        return f"{said} ({event.reason})"
+    return said or event.reason
 
 
 def found(checkpoint: Checkpoint, now: datetime) -> RunEvent:
@@ -93,9 +95,11 @@ def evaluated(record: EvalRecord, report: Report) -> RunEvent:
     """Return the event of an evaluation, with its most urgent verdicts."""
     said = []
     for one in sorted((*report.verdicts, *report.findings), key=lambda one: list(VerdictWord).index(one.word)):
-        score = "" if one.score is None else f"{score_text(one.score)} "
-        said.append(f"{subject_text(one.benchmark, one.subset, one.measure)} {score}{one.word}")
-    text = names_text(said, at_most=SHOWN_VERDICTS) if said else ""
+        name = subject_text(one.benchmark, one.subset, one.measure)
+        if one.score is not None:
+            name = f"{name} {score_text(one.score)}"
+        said.append(f"{name} {one.word}")
+    text = names_text(said or ["latency"], at_most=SHOWN_VERDICTS)  # of a load test alone there are no verdicts
     place = report.run_id, report.step, report.created_at
     return run_event(EventKind.EVALUATED, place, record.plan.id, record.finished_at, after=text)
 
@@ -114,8 +118,11 @@ def verdict_changes(before: Report, after: Report, cause: RunEvent) -> Iterator[
 
 def alert_events(alert: Alert, before: Alert | None) -> tuple[RunEvent, ...]:
     """Return the event of an alert that begins, says something else or ends after the last state of its cause."""
-    said = before.message if before is not None and before.state is AlertState.FIRING else ""
-    says = alert.message if alert.state is AlertState.FIRING else ""
+    said = says = ""
+    if before is not None and before.state is AlertState.FIRING:
+        said = before.message
+    if alert.state is AlertState.FIRING:
+        says = alert.message
     if says == said:
         return ()
     kind, place = EventKind.ALERT, (alert.run_id, alert.step, alert.raised_at)

@@ -13,11 +13,11 @@ CHANNEL = '[[alerts.channel]]\nname = "team"\nkind = "slack"\nurl_env = "SLACK_U
 
 
 def changes(old: str, new: str) -> dict[str, tuple[str, str]]:
-    dumps = [
+    before, after = (
         parse_config(text, Path("/project/tracker.toml")).model_dump(mode="json", exclude_none=True)
         for text in (old, new)
-    ]
-    return {one["subject"]: (one["before"], one["after"]) for one in setting_changes(*dumps)}
+    )
+    return {one["subject"]: (one["before"], one["after"]) for one in setting_changes(before, after)}
 
 
 @pytest.mark.parametrize(

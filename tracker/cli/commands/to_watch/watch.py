@@ -1,13 +1,10 @@
 """`tracker watch`: evaluate every checkpoint of a run as it appears."""
 
-import os
-import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import click
@@ -15,7 +12,7 @@ import psutil
 from rich.console import Console
 from rich.logging import RichHandler
 
-from eval_jobs.errors import ConfigError, StoreError
+from eval_jobs.errors import ConfigError
 from eval_jobs.execute.life import SignOfLife
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.host.gpus import busiest_gpu_pct
@@ -29,7 +26,7 @@ from tracker.adapters.trainer_files.documents import command_documents
 from tracker.api.opening import open_project
 from tracker.api.settings_file import SettingsFile
 from tracker.app.daemon import StopRule, watch
-from tracker.app.leading import LeadLost, demand_lead, stand_by
+from tracker.app.leading import LeadLost, WatchLog, demand_lead, stand_by
 from tracker.app.readiness import ReadyGate
 from tracker.app.world import Tick, WatchState
 from tracker.cli import interrupts
@@ -41,7 +38,6 @@ from tracker.config import Config
 from tracker.config.changes import setting_changes
 from tracker.domain.checkpoints.buckets import PASSED_S
 from tracker.domain.checkpoints.watching import Leader
-from tracker.domain.log.events import EventKind, RunEvent, run_event
 from tracker.domain.overview.ending import RunStep, known_text
 from tracker.domain.tracking.trainer_facts import Document
 from tracker.ports import Lead
@@ -107,7 +103,7 @@ def command(
     finally:
         session.launcher.stop()
         session.agent.stop()
-        session.log_end()
+        session.log.end(sys.exception())
         lead.release()
 
 
@@ -141,13 +137,15 @@ class _Session:
     """Checkpoints that were found, judged or skipped."""
     wake: Callable[[], None] = lambda: None
     """Ends the pause between two passes."""
-    leads: bool = False
-    news: tuple[RunEvent, ...] = ()
-    """Settings that have changed, not in the log yet."""
 
     def __post_init__(self) -> None:
         """Start no process yet."""
         self.agent = self.agent_of(self.project)
+
+    @cached_property
+    def log(self) -> WatchLog:
+        """What this process says of itself in the log."""
+        return WatchLog(self.project.history, self.project.config.run.name, SystemClock())
 
     def is_superseded(self) -> bool:
         """Return whether the settings have changed; then `project` and the agent have the new ones."""
@@ -158,27 +156,9 @@ class _Session:
             self.agent.stop()
             self.agent = self.agent_of(changed)
         old, new = (one.config.model_dump(mode="json", exclude_none=True) for one in (self.project, changed))
-        self.news = tuple(self._event(EventKind.SETTING, **texts) for texts in setting_changes(old, new))
+        self.log.settings_changed(setting_changes(old, new))
         self.project = changed
         return True
-
-    def opening(self) -> tuple[RunEvent, ...]:
-        """Return, for the log, which settings have changed, or that this process leads now."""
-        where = f"process {os.getpid()} on {socket.gethostname()}"
-        events = self.news or (self._event(EventKind.STARTED, reason=where),)
-        self.news, self.leads = (), True
-        return events
-
-    def log_end(self) -> None:
-        """Log why this process no longer watches, if it led and the database can be written."""
-        error = sys.exception()
-        why = "finished" if error is None else str(error) or "interrupted"
-        with suppress(StoreError):
-            self.project.history.log([self._event(EventKind.STOPPED, reason=why)] if self.leads else ())
-
-    def _event(self, kind: EventKind, **texts: str) -> RunEvent:
-        run, now = self.project.config.run.name, SystemClock().now()
-        return run_event(kind, (run, None, now), now, os.getpid(), texts.get("subject"), **texts)
 
 
 def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> bool:
@@ -202,7 +182,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
         clock,
         must_be_ready=session.must_be_ready,
     )
-    state = WatchState(is_held=gate.is_held, demand_lead=partial(demand_lead, lead), opening=session.opening())
+    state = WatchState(is_held=gate.is_held, demand_lead=partial(demand_lead, lead), opening=session.log.opening())
     try:
         watch(
             world,
@@ -219,7 +199,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
     except LeadLost:
         workers.stop()
         session.agent.stop()  # the leader has one
-        session.leads = False
+        session.log.leads = False
         return False
     finally:
         session.seen |= state.seen
