@@ -1,6 +1,6 @@
 """All tables of the tracker's database. The queue of plans has its own, in `eval_jobs.queue.plans_sql`.
 
-A new table needs no script. A changed one needs a script in `versions` for the databases that exist.
+A new or changed table needs a script in `versions` for the databases that exist.
 """
 
 import json
