@@ -42,7 +42,7 @@ from tests.fakes.clock import FakeClock, WorkerClock
 from tests.fakes.engine import FakeEngine
 from tests.fakes.evaluator import FakeEvaluator
 from tests.fakes.prober import FakeProber
-from tests.small_world_around import Broken, Channel, Once, Sink, agent_of, print_more, without_standing
+from tests.small_world_around import Broken, Channel, Once, Sink, agent_of, print_more, replayed, without_standing
 from tracker.adapters.alerts.outbox_sql import AlertOutbox
 from tracker.adapters.checkpoints.folder.source import FilesystemSource
 from tracker.adapters.history.store_sql import SqlHistory
@@ -139,7 +139,6 @@ def left(home: Path) -> dict[str, Any]:
     engine = open_database(f"sqlite:///{home}/tracker.db")
     history = SqlHistory(engine, home / "samples")
     records = [history.record(record.plan.id) for record in history.records(RUN)]
-    state = SqlQueue(engine).state()
     found: dict[str, Any] = {
         "records": sorted(_timeless(record, home) for record in records),
         "reports": sorted(_timeless(report, home) for report in history.reports(RUN)),
@@ -147,12 +146,13 @@ def left(home: Path) -> dict[str, Any]:
         "calibrations": sorted(_timeless(calibration, home) for calibration in history.calibrations()),
         "gaps": sorted(_timeless(gap, home) for gap in history.gaps(RUN)),
         "alerts": sorted(_timeless(without_standing(alert), home) for alert in history.open_alerts(RUN)),
-        "queue": {name: n for name, n in state.counts.items() if n},
+        "queue": {name: n for name, n in SqlQueue(engine).state().counts.items() if n},
         **_sent(home),
         "pins": sorted(path.name for path in home.glob("pins/*/*")),
         "files": sorted(str(path.relative_to(home)) for path in home.glob("samples/**/*") if path.is_file()),
         "answers": sorted(path.name for path in (home / "answers").iterdir()),
         "training": sorted(_timeless(incident, home) for incident in history.training_incidents(RUN)),
+        "log": replayed(history.events(), history.reports(RUN), history.open_alerts(RUN)),
         "points": [(point.key, point.step, point.value) for point in history.logged_points(RUN)[1]],
     }
     engine.dispose()

@@ -1,5 +1,6 @@
 """What lies around the small world of `tests.small_world`: a tracking store and channels that fail once, or always."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,9 +13,12 @@ from tests.fakes.clock import FakeClock
 from tracker.app.health.follow import LogFollower
 from tracker.app.health.settings import AgentSettings
 from tracker.config.health import load_line_rules
+from tracker.domain.log.events import CHARS, EventKind, RunEvent
 from tracker.domain.records.alerts import Alert, AlertMessage, SubjectKind
+from tracker.domain.records.display import one_line, shortened
 from tracker.domain.records.subjects import alert_subject_text
 from tracker.domain.records.tracking import TrackingItem
+from tracker.domain.records.types import Report
 from tracker.wiring.agent import follower_of
 
 _ITEM: TypeAdapter[TrackingItem] = TypeAdapter(TrackingItem)
@@ -105,6 +109,26 @@ def print_more(home: Path) -> None:
     """Be the trainer for a moment."""
     with (home / "out" / "train.log").open("ab") as log:
         log.write(LOG.encode()[log.tell() :][:GROWTH])
+
+
+def replayed(events: Iterable[RunEvent], reports: Iterable[Report], open_alerts: Iterable[Alert]) -> list[str]:
+    """Return what the log comes to: finds, gaps, the word of each checkpoint, and where another one is stored.
+
+    What it says on the way depends on how often a checkpoint that has failed was evaluated again: once a start.
+    """
+    said: dict[tuple[int | None, str], str] = {}
+    firing: set[str] = set()
+    for event in events:
+        if event.kind in (EventKind.ALERT, EventKind.CORRECTED, EventKind.RESOLVED):
+            firing.discard(event.before)
+            firing |= set() if event.kind is EventKind.RESOLVED else {event.after}
+        elif event.kind is EventKind.FOUND:
+            said[event.step, "found"] = ""
+        else:
+            said[event.step, event.reason if event.kind is EventKind.GAP else "word"] = event.after.split()[-1]
+    unlogged = firing ^ {shortened(one_line(alert.message), CHARS) for alert in open_alerts}
+    unlogged |= {f"{one.step}: {v.word}" for one in reports for v in one.verdicts if said[one.step, "word"] != v.word}
+    return sorted(f"{step} {what} {word}" for (step, what), word in said.items()) + sorted(unlogged)
 
 
 def without_standing(alert: Alert) -> Alert:

@@ -9,6 +9,7 @@ from eval_jobs.types import EvalPlan, EvalRecord
 from tracker.domain.calibration.noise import repetitions_of
 from tracker.domain.forgetting.types import RunLedger
 from tracker.domain.health.stored import RunProgress
+from tracker.domain.log.events import RunEvent
 from tracker.domain.overview.costs import RunCosts
 from tracker.domain.records.alerts import Alert
 from tracker.domain.records.branches import branches_of
@@ -36,6 +37,8 @@ class Conclusions:
     """Open alerts."""
     champions: tuple[Champion, ...] = ()
     """The best checkpoints, the overall one first."""
+    log: tuple[RunEvent, ...] = ()
+    """The newest events."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -198,6 +198,7 @@ def _conclusions(run_id: str, sources: Sources, champions: tuple[Champion, ...])
         acceptances=history.acceptances(run_id),
         alerts=history.open_alerts(run_id),
         champions=champions,
+        log=history.events(run_id, last=200),
     )
 
 

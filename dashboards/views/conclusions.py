@@ -1,9 +1,10 @@
 """Verdicts on a page: evidence for the newest ones, findings besides the scores, incidents. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dashboards.views.evidence import EvidenceView, NoiseView, ProofView, onset_text, proofs_of
+from tracker.domain.log.events import RunEvent, event_text
 from tracker.domain.overview.run import URGENCY, Overview
 from tracker.domain.records.display import count_text, one_line
 from tracker.domain.records.loss_text import end_text, loss_text
@@ -52,6 +53,16 @@ class ConclusionsView:
     incidents: tuple[LossRow, ...]
     evidence: tuple[EvidenceView, ...]
     noise: tuple[NoiseView, ...]
+    log: tuple[tuple[str, str, str, str], ...] = ()
+    """Time, step, kind and sentence of events, newest first."""
+
+
+def log_rows(events: Sequence[RunEvent]) -> tuple[tuple[str, str, str, str], ...]:
+    """Return time, step, kind and sentence of events, newest first."""
+    rows = []
+    for one in reversed(events):
+        rows.append((f"{one.at:%Y-%m-%d %H:%M:%S}", str(one.step or ""), str(one.kind), event_text(one)))
+    return tuple(rows)
 
 
 def finding_rows(view: Overview) -> tuple[FindingRow, ...]:

@@ -9,7 +9,7 @@ from dashboards.charts.figures import Figure
 from dashboards.charts.run import latency_figures, load_texts, margin_text, score_figures
 from dashboards.data.run import RunData
 from dashboards.views import tables
-from dashboards.views.conclusions import ConclusionsView, finding_rows, loss_rows
+from dashboards.views.conclusions import ConclusionsView, finding_rows, log_rows, loss_rows
 from dashboards.views.evidence import evidence, noise_views
 from dashboards.views.heading import GlanceRow, Heading, advice_text, glance, heading
 from dashboards.views.latency_verdicts import LatencyVerdicts, latency_verdicts
@@ -115,6 +115,7 @@ def build_view(data: RunData, pages: Mapping[int, str] = MappingProxyType({})) -
             incidents=loss_rows(known.incidents, known.acceptances),
             evidence=evidence(view, found, data.repetitions),
             noise=noise_views(view),
+            log=log_rows(known.log),
         ),
         forgetting=_forgetting(data, view),
         latency=LatencyView(

@@ -25,7 +25,7 @@ A_GAP = "INSERT INTO history_gaps VALUES ('run', 7, 'E-CKPT-VANISHED', '{}')"
 SECOND = """
 from alembic import op
 import os, signal, sqlalchemy as sa
-revision, down_revision = "0005", "0004"
+revision, down_revision = "0006", "0005"
 def upgrade():
     op.create_table("more_things", sa.Column("a", sa.Integer))
     op.execute("UPDATE history_gaps SET step = 8")
@@ -78,7 +78,7 @@ def next_version(folder: Path, then: str = "pass") -> TableHistory:
     """Return the tracker's tables as they would go on in `folder`."""
     versions = folder / "versions"
     shutil.copytree(TRACKER_TABLES.folder / "versions", versions, dirs_exist_ok=True)
-    (versions / "v0005_things.py").write_text(SECOND.replace("THEN", then))
+    (versions / "v0006_things.py").write_text(SECOND.replace("THEN", then))
     return replace(TRACKER_TABLES, folder=folder)
 
 
@@ -102,6 +102,7 @@ def test_a_new_database_has_the_tables_that_the_code_works_with(url: str, engine
 def test_tables_of_the_first_version_get_every_later_change(url: str, engine: Engine) -> None:
     open_all(url)
     execute(engine, "ALTER TABLE outbox_items DROP COLUMN reason")
+    execute(engine, "DROP TABLE history_log")
     execute(engine, f"UPDATE {TRACKER_TABLES.version_table} SET version_num = '0001'")  # noqa: S608 - a constant
     open_all(url)
     assert differences(engine) == []
@@ -146,9 +147,9 @@ def test_a_table_migration_keeps_all_rows_and_is_logged_once(
         pool.starmap(open_all, [(url, (next_version(tmp_path),))] * 6)
     bring_up_to_date(engine, next_version(tmp_path))
     assert gaps(engine) == [("run", 8, "E-CKPT-VANISHED", "{}", None)]
-    assert version(engine, TRACKER_TABLES) == "0005"
+    assert version(engine, TRACKER_TABLES) == "0006"
     with pytest.raises(
-        OtherSchema, match=r"schema version 0005; this version supports 0004.*update checkpoint-tracker"
+        OtherSchema, match=r"schema version 0006; this version supports 0005.*update checkpoint-tracker"
     ):
         bring_up_to_date(engine, TRACKER_TABLES)
 
@@ -164,12 +165,12 @@ def test_a_change_of_the_tables_that_is_cut_off_leaves_the_old_ones(
     process.start()
     process.join()
     assert process.exitcode == (-signal.SIGKILL if "kill" in then else 1)
-    assert version(engine, TRACKER_TABLES) == "0004"
+    assert version(engine, TRACKER_TABLES) == "0005"
     assert differences(engine) == []
     assert gaps(engine) == [("run", 7, "E-CKPT-VANISHED", "{}")]
     bring_up_to_date(engine, next_version(tmp_path))
     assert gaps(engine) == [("run", 8, "E-CKPT-VANISHED", "{}", None)]
-    assert caplog.messages == ["migrated the history and outbox tables from version 0004 to 0005"]
+    assert caplog.messages == ["migrated the history and outbox tables from version 0005 to 0006"]
 
 
 def test_the_versions_of_a_package_are_one_line_from_the_first_to_the_newest() -> None:

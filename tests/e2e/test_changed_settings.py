@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.commands import RunningTracker, run_tracker, write_project
 from tests.fakes.openai_server import OpenAIServer, Reply
+from tests.json_output import result_of
 from tests.tiny_model import write_checkpoint
 
 SWEEP = '[[schedule]]\nname = "all"\ncheckpoints = ["all"]\n'
@@ -55,3 +56,23 @@ def test_evaluations_wait_for_settings_that_can_work_and_follow_later_changes(tm
             assert running.stop(signal.SIGINT) == 130
         finally:
             running.kill_all()
+    the_log_says_what_changed(tmp_path, server.base_url)
+
+
+def the_log_says_what_changed(project: Path, url: str) -> None:
+    write_settings(project, url)
+    assert run_tracker(project, "silence", "sums", "--for", "4h", "--reason", "known").returncode == 0
+    events = result_of(run_tracker(project, "log", "--json").stdout)
+    said = run_tracker(project, "log").stdout.splitlines()
+    assert [line.split("  ")[0] for line in said] == [f"{e['at'][:10]} {e['at'][11:19]}" for e in events]
+    kinds = [event["kind"] for event in events]
+    for kind in ("started", "found", "setting", "evaluated", "alert", "stopped", "silenced"):
+        assert kind in kinds, said
+    assert (kinds[0], kinds.count("started"), kinds.count("found"), kinds[-2:]) == (
+        *("started", 1, 1),
+        ["stopped", "silenced"],
+    )
+    assert said[-2].endswith("stopped    interrupted")
+    for change in ('serve.engine: "vllm" → "remote"', "benchmark.exact.limit: none → 2"):
+        assert any(line.endswith(f"setting    {change}") for line in said), said
+    assert url not in json.dumps(events)

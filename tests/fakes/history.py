@@ -1,11 +1,13 @@
 """A history in memory."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from eval_jobs.types import EvalRecord, EvalResult, Outcome
+from tests.fakes.event_log import FakeEventLog
 from tests.fakes.health import FakeHealth
 from tests.records import outlined, without_samples
+from tracker.domain.log.events import RunEvent, accepted, alert_events, unevaluated
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.types import Acceptance, Closing, Gap, Incident, Measure, Report
@@ -13,11 +15,12 @@ from tracker.domain.scores.run_scores import RunScores, with_record
 from tracker.domain.scores.sample_columns import columns_of
 
 
-class FakeHistory(FakeHealth):
+class FakeHistory(FakeHealth, FakeEventLog):
     """`tracker.ports.History` without a disk."""
 
     def __init__(self) -> None:
         super().__init__()
+        FakeEventLog.__init__(self)
         self._records: dict[str, EvalRecord] = {}
         self._reports: dict[str, Report] = {}
         self._incidents: dict[tuple[str, str, str, str, Measure, int], Incident] = {}
@@ -74,8 +77,9 @@ class FakeHistory(FakeHealth):
         if record is not None:
             self._records[plan_id] = replace(record, outcomes=tuple(map(_without_texts, record.outcomes)))
 
-    def append_report(self, report: Report) -> None:
+    def append_report(self, report: Report, events: Iterable[RunEvent] = ()) -> None:
         self._reports[report.plan_id] = report
+        self.log(events)
 
     def report(self, plan_id: str) -> Report | None:
         return self._reports.get(plan_id)
@@ -100,6 +104,7 @@ class FakeHistory(FakeHealth):
 
     def append_acceptance(self, acceptance: Acceptance) -> None:
         self._acceptances[acceptance.run_id, acceptance.step, acceptance.benchmark] = acceptance
+        self.log([accepted(acceptance)])
 
     def acceptances(self, run_id: str) -> tuple[Acceptance, ...]:
         found = [a for a in self._acceptances.values() if a.run_id == run_id]
@@ -114,7 +119,9 @@ class FakeHistory(FakeHealth):
     def append_gap(self, gap: Gap) -> bool:
         key = (gap.run_id, gap.step, gap.code)
         is_new = key not in self._gaps
-        self._gaps.setdefault(key, gap)
+        if is_new:
+            self._gaps[key] = gap
+            self.log([unevaluated(gap)])
         return is_new
 
     def gaps(self, run_id: str) -> tuple[Gap, ...]:
@@ -122,6 +129,7 @@ class FakeHistory(FakeHealth):
         return tuple(sorted(found, key=lambda g: (g.step, g.code)))
 
     def append_alert(self, alert: Alert) -> None:
+        self.log(alert_events(alert, self._alerts.get(alert.fingerprint)))
         self._alerts[alert.fingerprint] = alert
 
     def open_alerts(self, run_id: str) -> tuple[Alert, ...]:

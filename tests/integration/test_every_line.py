@@ -48,7 +48,7 @@ LOOPS = {
 }
 """Files of which every statement is deadly once, and of which functions; None: all. Others are for commands."""
 HANDED_IN, FORGOTTEN = "worker.tools.evaluator.forget(claim.plan.id)", "evaluator.forget(plan_id)"
-RECORDED, PASSED_OVER = "history.append_report(report)", "continue  # its own review is still to come"
+RECORDED, PASSED_OVER = "history.append_report(report, [event])", "continue  # its own review is still to come"
 AFTER_A_KILL = (FORGOTTEN, PASSED_OVER)
 """Statements to which only a kill at another one leads."""
 OF_SWEEPS = (

@@ -166,6 +166,10 @@ def test_losses_are_those_of_the_history(tmp_path: Path) -> None:
         ["sums", "", ""],
     ]
     assert losses["closed_step"].tolist() == [600, pd.NA]
+    log = typed(project.log(), "log")
+    assert log[["run", "step", "kind", "subject", "reason"]].to_numpy().tolist() == [
+        [RUN, 600, "accepted", "facts", "=new data"]
+    ]
     assert project.losses(still_open=True)["benchmark"].tolist() == ["sums"]
 
 

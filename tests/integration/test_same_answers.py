@@ -221,6 +221,12 @@ def test_gaps_costs_alerts_and_forgetting_are_those_of_the_commands(place: Place
     firing = {row["fingerprint"]: row["message"] for row in alerts if row["run"] == HOSTILE}
     assert firing == {one["fingerprint"]: one["message"] for one in place.asked("alerts", "list")["open"]}
     assert (len(firing), len(alerts)) == (1, 4)
+    log = [row for row in place.rows("log", place.project.log()) if row["run"] == HOSTILE]
+    names = ("number", "kind", "step", "subject", "before", "after", "reason")
+    assert [[row[name] for name in names] for row in log] == [
+        [one[name] for name in names] for one in place.asked("log", "--last", "0") if one["run_id"] == HOSTILE
+    ]
+    assert [row["kind"] for row in log] == ["gap", "alert"]
     frame = place.project.forgetting(subsets=True)
     rows: Mapping[tuple[str, str, str], dict[str, Any]] = {
         (row["run"], row["benchmark"], row["subset"]): row for row in place.rows("forgetting", frame)

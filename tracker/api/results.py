@@ -237,6 +237,10 @@ class Project:
         """Return the newest state of each alert."""
         return _frame(tables.read_alerts(self._runs))
 
+    def log(self) -> DataFrame:
+        """Return what changed what people see, and when: see `tracker log`."""
+        return _frame(tables.read_log(self._runs))
+
     def costs(self, *, steps: Steps = None) -> DataFrame:
         """Return the cost of each evaluation, also of checkpoints that training left behind.
 

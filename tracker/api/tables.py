@@ -168,6 +168,13 @@ def read_alerts(runs: ChosenRuns) -> Table:
     return TABLES["alerts"], alerts_table(runs.of_runs(runs.history.alerts))
 
 
+def read_log(runs: ChosenRuns) -> Table:
+    """Return the table `log`."""
+    from tracker.domain.tables.recorded import log_table
+
+    return TABLES["log"], log_table({one.number: one for one in runs.of_runs(runs.history.events)}.values())
+
+
 def read_costs(runs: ChosenRuns, steps: Steps = None) -> Table:
     """Return the table `costs`."""
     from tracker.domain.tables.recorded import costs_table
@@ -196,6 +203,7 @@ WHOLE_TABLES: Mapping[str, Callable[[ChosenRuns], Table]] = {
     "sweeps": read_sweeps,
     "alerts": read_alerts,
     "curves": read_curves,
+    "log": read_log,
 }
 """What reads each table with all its rows. `samples` is not among them: it may be larger than the memory."""
 

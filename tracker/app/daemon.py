@@ -69,7 +69,8 @@ def watch(
         has_ended = stop.training_ended()  # before the disk scan, which then sees everything that was saved
         started_at, is_quiet, is_idle, is_done = clock.now(), False, False, False
         with stores.asked():
-            has_begun = has_begun or _begin(world)  # before the first plans are added: they carry the current settings
+            # Before the first plans are added: they carry the current settings.
+            has_begun = has_begun or _begin(world, state)
             passed, queued = do_pass(started_at)
             look = partial(monitor.look, passed, queued, started_at, is_training=not has_ended)
             state.aside.attempt("stalls", "cannot look for stalls", look, None)
@@ -174,7 +175,8 @@ def _training_monitor(world: World, state: WatchState) -> TrainingMonitor:
     )
 
 
-def _begin(world: World) -> bool:
+def _begin(world: World, state: WatchState) -> bool:
+    world.history.log(state.opening)
     gone, measurement = world.keeping.pins.given_up(), world.measurement
     revived = world.queue.revive(lambda plan: None if plan.checkpoint.uri in gone else renewed(plan, measurement))
     if revived:

@@ -5,13 +5,17 @@ watch(world, WatchState(demand_lead=partial(demand_lead, lead)), ...)    # raise
 """
 
 import logging
-from collections.abc import Callable
+import os
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 
-from eval_jobs.errors import ConfigError, StoreUnavailable
+from eval_jobs.errors import ConfigError, StoreError, StoreUnavailable
 from eval_jobs.ports import Clock
 from tracker.domain.checkpoints.watching import Leader
-from tracker.ports import Lead
+from tracker.domain.log.events import EventKind, RunEvent, run_event
+from tracker.ports import EventLog, Lead
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +26,37 @@ GIVE_WAY_S = 5.0
 
 class LeadLost(BaseException):
     """Another process has taken the lead. As an interrupt, it is no error that something may be set aside for."""
+
+
+class WatchLog:
+    """What a watcher says of itself in the log of its run."""
+
+    def __init__(self, log: EventLog, run: str, clock: Clock) -> None:
+        self._log, self._run, self._clock = log, run, clock
+        self._changes: tuple[RunEvent, ...] = ()
+        self.leads = False
+
+    def settings_changed(self, changes: Iterable[Mapping[str, str]]) -> None:
+        """Keep what was changed until watching begins again."""
+        self._changes = tuple(self._event(EventKind.SETTING, **texts) for texts in changes)
+
+    def opening(self) -> tuple[RunEvent, ...]:
+        """Return which settings have changed, else that this process leads now: see `WatchState.opening`."""
+        where = f"process {os.getpid()} on {socket.gethostname()}"
+        events = self._changes or (self._event(EventKind.STARTED, reason=where),)
+        self._changes, self.leads = (), True
+        return events
+
+    def end(self, error: BaseException | None) -> None:
+        """Log why this process no longer watches, if it led and the database can be written."""
+        why = "finished" if error is None else str(error) or "interrupted"
+        if self.leads:
+            with suppress(StoreError):
+                self._log.log([self._event(EventKind.STOPPED, reason=why)])
+
+    def _event(self, kind: EventKind, **texts: str) -> RunEvent:
+        now = self._clock.now()
+        return run_event(kind, (self._run, None, now), now, os.getpid(), texts.get("subject"), **texts)
 
 
 def demand_lead(lead: Lead, now: datetime) -> None:

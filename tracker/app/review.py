@@ -12,6 +12,7 @@ from tracker.app.world import World
 from tracker.domain.alerts.rules import alerts_for, loss_alerts
 from tracker.domain.alerts.training import naming_incidents
 from tracker.domain.best.choice import champions_of
+from tracker.domain.log.events import RunEvent, evaluated, verdict_changes
 from tracker.domain.overview.costs import with_cost_so_far
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.policy import Policy
@@ -32,7 +33,7 @@ class Reviewed:
     """What a record led to."""
 
     report: Report
-    changes: tuple[out_of_order.VerdictChange, ...] = ()
+    changes: tuple[RunEvent, ...] = ()
     """Verdicts of later checkpoints that became other ones."""
 
 
@@ -50,22 +51,24 @@ def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
     warn_of_baseline(record, run_context, world.policy)
     report = judge(record, world.history.scores(run_id), run_context, world.policy, now=now)
     report = _with_pending(world, report)
-    store_conclusion(report, world.history)
+    cause = store_conclusion(record, report, world.history)
     ask_rest(world, record, Reports(newest=report), run_context, now)
     world.tracking.publish(with_cost_so_far(record, run_context.records), report, left_behind(record, run_context))
     later = out_of_order.overtaken_by(record, run_context.records)
     alerts = alerts_for(report, world.history.open_alerts(run_id), later)
     world.dispatcher.dispatch(naming_incidents(alerts, world.history.training_incidents(run_id)), record)
-    changes = rejudge(world, later, run_context, now)
+    changes = rejudge(world, later, run_context, cause)
     update_aliases(world, record, run_context)
     return Reviewed(report=report, changes=changes)
 
 
-def store_conclusion(report: Report, history: RunHistory) -> None:
-    """Store the report of a record that is in the history, and its incidents."""
+def store_conclusion(record: EvalRecord, report: Report, history: RunHistory) -> RunEvent:
+    """Store the report of a record that is in the history, and its incidents; return the event of the log."""
     for incident in report.incidents:  # keyed by what opened it: repeating this after a crash is harmless
         history.append_incident(incident)
-    history.append_report(report)
+    event = evaluated(record, report)
+    history.append_report(report, [event])
+    return event
 
 
 def update_aliases(world: World, record: EvalRecord, run_context: RunContext) -> None:
@@ -87,9 +90,9 @@ def ask_rest(world: World, record: EvalRecord, reports: Reports, run_context: Ru
 
 
 def rejudge(
-    world: World, later: Sequence[EvalRecord], run_context: RunContext, now: datetime
-) -> tuple[out_of_order.VerdictChange, ...]:
-    """Recompute the verdicts of checkpoints whose past has changed, and return those that became other ones.
+    world: World, later: Sequence[EvalRecord], run_context: RunContext, cause: RunEvent
+) -> tuple[RunEvent, ...]:
+    """Recompute the verdicts of checkpoints whose past `cause` has changed, and return those that became other ones.
 
     A loss that the newest checkpoint now shows raises an alert; one that no verdict shows any more ends as corrected.
     """
@@ -101,7 +104,7 @@ def rejudge(
     def judged_again(context: RunContext) -> list[Report]:
         found = []
         for one, old in known:
-            report = out_of_order.rejudged(old, judge(one, scores, context, world.policy, now=now))
+            report = out_of_order.rejudged(old, judge(one, scores, context, world.policy, now=cause.at))
             found.append(_with_pending(world, report))
         return found
 
@@ -111,28 +114,29 @@ def rejudge(
         incidents = out_of_order.with_corrected(run_context.incidents, corrected)
         reports = judged_again(replace(run_context, incidents=incidents))
         reports[-1] = replace(reports[-1], incidents=(*reports[-1].incidents, *corrected))
-    changes: list[out_of_order.VerdictChange] = []
+    changes: list[RunEvent] = []
     for (record, before), report in zip(known, reports, strict=True):
-        changes += _renewed(world, record, Reports(newest=report, before=before), run_context, now)
+        changed = tuple(verdict_changes(before, report, cause))
+        _renew(world, record, Reports(newest=report, before=before), run_context, changed)
+        changes += changed
     return tuple(changes)
 
 
-def _renewed(
-    world: World, record: EvalRecord, reports: Reports, run_context: RunContext, now: datetime
-) -> tuple[out_of_order.VerdictChange, ...]:
-    """Store and publish a recomputed report, send its alerts, and return what it changes."""
-    report, before = reports.newest, reports.before
+def _renew(
+    world: World, record: EvalRecord, reports: Reports, run_context: RunContext, changed: Sequence[RunEvent]
+) -> None:
+    """Store and publish a recomputed report, and send its alerts; `changed` are the verdicts that it changes."""
+    report = reports.newest
     for incident in report.incidents:
         world.history.append_incident(incident)
-    ask_rest(world, record, reports, run_context, now)
-    has_changed = before is None or out_of_order.words_by_benchmark(report) != out_of_order.words_by_benchmark(before)
+    ask_rest(world, record, reports, run_context, report.created_at)
     alerts = loss_alerts(report, world.history.open_alerts(report.run_id))
-    full = world.history.record(record.plan.id) if has_changed or alerts else None
-    if full is not None and has_changed:
+    full = world.history.record(record.plan.id) if changed or alerts else None
+    if full is not None and changed:
         world.tracking.publish(with_cost_so_far(full, run_context.records), report, left_behind(record, run_context))
-    world.history.append_report(report)  # after MLflow: after a crash in between, the verdicts must still differ
+    # After MLflow: after a crash in between, the verdicts must still differ.
+    world.history.append_report(report, changed)
     world.dispatcher.dispatch(alerts, full)
-    return () if before is None else out_of_order.changed_verdicts(before, report)
 
 
 def _with_pending(world: World, report: Report) -> Report:

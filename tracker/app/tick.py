@@ -30,6 +30,7 @@ def tick(world: World, state: WatchState, now: datetime) -> Tick:
     state.unreported.extend(checkpoints)
     state.seen.update((checkpoint.run_id, checkpoint.step) for checkpoint in checkpoints)
     state.demand_lead(now)
+    attempt("log", "cannot store the log of the run", lambda: world.log_found(state.unreported, now), None)
     plan_found(world, state, now)
     skipped = attempt("skip", "cannot skip checkpoints", lambda: skip_surplus(world, state, now), ())
     gaps = attempt("gaps", "cannot store gaps", lambda: remember_gaps(world, state), ())

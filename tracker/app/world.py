@@ -1,7 +1,7 @@
 """What the use cases work with: settings, the ports to the outside, and the state of a watcher."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -14,12 +14,12 @@ from tracker.app.steps.collect import Keeping
 from tracker.app.steps.curves import curves_at
 from tracker.app.steps.screening import ScreeningSchedule
 from tracker.app.steps.sweeps import SweepService
+from tracker.domain.log.events import RunEvent, found
 from tracker.domain.records.alerts import AlertKind
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.types import Gap, Report
 from tracker.domain.sweeps.types import Turn
-from tracker.domain.verdicts.out_of_order import VerdictChange
 from tracker.domain.verdicts.screening import Screening
 from tracker.ports import CheckpointSource, CurveReader, RunHistory, Tracking, WatchedQueue
 
@@ -72,6 +72,10 @@ class World:
         self.tracking.publish_curves(checkpoint, curves_at(checkpoint, self.curves, self.history))
         self.tracking.publish_facts(checkpoint, self.curves.facts(checkpoint))  # the curves find the run
 
+    def log_found(self, checkpoints: Iterable[Checkpoint], now: datetime) -> None:
+        """Log what was found; after a restart these are all, and known."""
+        self.history.log(found(checkpoint, now) for checkpoint in checkpoints)
+
     def close(self) -> None:
         """Release open resources; the alert channels get a moment to send what is due."""
         self.source.close()
@@ -87,6 +91,8 @@ class WatchState:
     """Not yet planned: kept when a pass fails, because a source returns each checkpoint once."""
     unreported: list[Checkpoint] = field(default_factory=list)
     """Found, but not in a `Tick` yet: kept when a pass fails, too."""
+    opening: tuple[RunEvent, ...] = ()
+    """For the log, before the first pass."""
     is_held: Callable[[Checkpoint], bool] = lambda _: False
     """Whether these wait, because evaluations would fail; called with the newest one."""
     demand_lead: Callable[[datetime], None] = lambda _: None
@@ -116,7 +122,7 @@ class Tick:
     skipped: tuple[Gap, ...]
     """Checkpoints that were not evaluated because too many newer ones were waiting."""
     reports: tuple[Report, ...]
-    changes: tuple[VerdictChange, ...] = ()
+    changes: tuple[RunEvent, ...] = ()
     """Verdicts that became other ones because earlier checkpoints were evaluated."""
     calibrations: tuple[Calibration, ...] = ()
     turns: tuple[Turn, ...] = ()

@@ -43,6 +43,7 @@ GROUPS = {
     },
     "Inspect": {
         "history": "Show scores and verdicts by step.",
+        "log": "Show what changed, when and why.",
         "compare": "Compare two checkpoints sample by sample.",
         "forgetting": "Show what a run forgot, with the lost samples.",
         "costs": "Show time, tokens and GPU time for every checkpoint.",

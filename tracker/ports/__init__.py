@@ -9,6 +9,7 @@ from tracker.ports.health import HealthStore, TrainingHistory, TrainingLog
 from tracker.ports.history import (
     AlertStore,
     CalibrationStore,
+    EventLog,
     GapStore,
     History,
     IncidentStore,
@@ -30,6 +31,7 @@ __all__ = [
     "CalibrationStore",
     "CheckpointSource",
     "CurveReader",
+    "EventLog",
     "GapStore",
     "HealthStore",
     "HeldPin",

@@ -1,9 +1,10 @@
 """What was measured and concluded: one port for each kind of record."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from eval_jobs.types import EvalRecord
+from tracker.domain.log.events import RunEvent
 from tracker.domain.records.alerts import Alert
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.types import Acceptance, Gap, Incident, Measure, Report
@@ -56,8 +57,8 @@ class TextStore(Protocol):
 class ReportStore(Protocol):
     """The report of each record. Appending is idempotent."""
 
-    def append_report(self, report: Report) -> None:
-        """Store a report under its plan id; the same id again replaces it."""
+    def append_report(self, report: Report, events: Iterable[RunEvent] = ()) -> None:
+        """Store a report under its plan id, and its events in the log; the same id again replaces it."""
 
     def report(self, plan_id: str) -> Report | None:
         """Return the report of a plan, or None."""
@@ -82,7 +83,7 @@ class IncidentStore(Protocol):
         """Return the run's incidents, open and closed, ordered by (opened_step, benchmark, subset)."""
 
     def append_acceptance(self, acceptance: Acceptance) -> None:
-        """Store an acceptance; one of the same run, step and benchmark is replaced."""
+        """Store an acceptance, also in the log; one of the same run, step and benchmark is replaced."""
 
     def acceptances(self, run_id: str) -> tuple[Acceptance, ...]:
         """Return the run's acceptances ordered by (step, benchmark)."""
@@ -106,7 +107,7 @@ class GapStore(Protocol):
     """Checkpoints that were not evaluated. Appending is idempotent."""
 
     def append_gap(self, gap: Gap) -> bool:
-        """Store a gap under (run, step, code); return False if it is stored already."""
+        """Store a gap under (run, step, code), also in the log; return False if it is stored already."""
 
     def gaps(self, run_id: str) -> tuple[Gap, ...]:
         """Return the run's gaps ordered by step."""
@@ -116,7 +117,7 @@ class AlertStore(Protocol):
     """The last alert of each cause. Appending is idempotent."""
 
     def append_alert(self, alert: Alert) -> None:
-        """Store the newest state of an alert under its fingerprint."""
+        """Store the newest state of an alert under its fingerprint; `alert_events` of it go to the log."""
 
     def open_alerts(self, run_id: str) -> tuple[Alert, ...]:
         """Return the run's alerts that are firing."""
@@ -125,11 +126,29 @@ class AlertStore(Protocol):
         """Return the newest state of each of the run's alerts, firing or resolved."""
 
 
+class EventLog(Protocol):
+    """What changed what people see of runs. Gaps, reports, acceptances and alerts are stored with their events."""
+
+    def log(self, events: Iterable[RunEvent]) -> None:
+        """Add events in their order; one whose key is known is left out.
+
+        Numbers only grow, with gaps, and become visible in their order: nothing follows a visible one with a lower one.
+        """
+
+    def events(self, run: str | None = None, *, after: int = 0, last: int = 0) -> tuple[RunEvent, ...]:
+        """Return the events with a higher number than `after`, in the order of numbers; `last`: so many newest, 0: all.
+
+        Those of a run are also those of its sub-folders, and of the run that it is a sub-folder of; None: of all runs.
+        """
+
+
 class MeasurementStore(RecordStore, CalibrationStore, Protocol):
     """Records and calibrations."""
 
 
-class RunHistory(MeasurementStore, ReportStore, IncidentStore, GapStore, AlertStore, TrainingHistory, Protocol):
+class RunHistory(
+    MeasurementStore, ReportStore, IncidentStore, GapStore, AlertStore, TrainingHistory, EventLog, Protocol
+):
     """Everything about runs that computing and showing verdicts needs. A damaged document is left out alone."""
 
     def damaged(self) -> tuple[str, ...]:

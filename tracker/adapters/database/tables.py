@@ -1,6 +1,6 @@
 """All tables of the tracker's database. The queue of plans has its own, in `eval_jobs.queue.plans_sql`.
 
-A new table needs no script. A changed one needs a script in `versions` for the databases that exist.
+A new or changed table needs a script in `versions` for the databases that exist.
 """
 
 import json
@@ -208,6 +208,19 @@ ALERTS = Table(
     Column("state", String(16), nullable=False),
     Column("alert", Text, nullable=False),
     Index("history_alerts_by_run", "run_id", "state"),
+)
+EVENTS = Table(
+    "history_log",
+    METADATA,
+    Column("number", Integer, primary_key=True),
+    Column("key", String(64), nullable=False, unique=True),
+    Column("run_id", Text, nullable=False),
+    Column("at", UtcText, nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("step", BigInteger),
+    *(Column(name, AsciiText, nullable=False) for name in ("subject", "before", "after", "reason")),
+    Index("history_log_by_run", "run_id", "number"),
+    sqlite_autoincrement=True,  # no number is used again
 )
 ITEMS = Table(
     "outbox_items",

@@ -5,7 +5,7 @@ records(run), scores(run) -> earlier records are cached in memory, so only a new
 outlines(run) -> narrow rows (`results_sql`): a table of thousands of checkpoints needs no documents
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -33,8 +33,10 @@ from tracker.adapters.database.tables import (
     TRACKER_TABLES,
 )
 from tracker.adapters.health.history_sql import SqlTrainingHistory
+from tracker.adapters.history.log_sql import SqlEventLog, add_events
 from tracker.adapters.samples.kept_scores import KeptScores, StoredRecord
 from tracker.adapters.samples.packed_parquet import NO_SAMPLES, SampleFiles, pack
+from tracker.domain.log.events import RunEvent, accepted, alert_events, unevaluated
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.branches import newest_of_benchmarks
 from tracker.domain.records.calibration import Calibration
@@ -48,7 +50,7 @@ _RECORDED = select(RECORDS.c.record, RECORDS.c.samples)
 _IN_ORDER = REPORTS.c.step, REPORTS.c.created_at, REPORTS.c.plan_id
 
 
-class SqlHistory(SqlTrainingHistory):
+class SqlHistory(SqlTrainingHistory, SqlEventLog):
     """`tracker.ports.History` in the database behind `engine`, samples in Parquet files under `samples_dir`."""
 
     def __init__(self, engine: Engine, samples_dir: Path) -> None:
@@ -140,7 +142,7 @@ class SqlHistory(SqlTrainingHistory):
                 _hold(connection, plan_id)
             self._samples.forget_answers(plan_id)
 
-    def append_report(self, report: Report) -> None:
+    def append_report(self, report: Report, events: Iterable[RunEvent] = ()) -> None:
         """Store a report; see `ports.History`."""
         row = {
             "plan_id": report.plan_id,
@@ -152,6 +154,7 @@ class SqlHistory(SqlTrainingHistory):
         with transaction(self._engine) as connection:
             put_row(connection, REPORTS, row)
             put_report(connection, report)
+            add_events(connection, events)
 
     def report(self, plan_id: str) -> Report | None:
         """Return one report; see `ports.History`."""
@@ -195,7 +198,8 @@ class SqlHistory(SqlTrainingHistory):
         """Store an acceptance; see `ports.History`."""
         run_id, step = acceptance.run_id, acceptance.step
         key = content_hash([run_id, step, acceptance.benchmark])
-        self._put(ACCEPTANCES, key=key, run_id=run_id, step=step, acceptance=to_json(acceptance))
+        row = {"key": key, "run_id": run_id, "step": step, "acceptance": to_json(acceptance)}
+        self._put(ACCEPTANCES, row, accepted(acceptance))
 
     def acceptances(self, run_id: str) -> tuple[Acceptance, ...]:
         """Return the run's acceptances; see `ports.History`."""
@@ -205,7 +209,8 @@ class SqlHistory(SqlTrainingHistory):
     def append_calibration(self, calibration: Calibration) -> None:
         """Store a calibration; see `ports.History`."""
         plan_id, finished_at = calibration.plan.id, calibration.finished_at
-        self._put(CALIBRATIONS, plan_id=plan_id, finished_at=finished_at, calibration=to_json(calibration))
+        row = {"plan_id": plan_id, "finished_at": finished_at, "calibration": to_json(calibration)}
+        self._put(CALIBRATIONS, row)
 
     def calibrations(self) -> tuple[Calibration, ...]:
         """Return all calibrations; see `ports.History`."""
@@ -216,7 +221,9 @@ class SqlHistory(SqlTrainingHistory):
         """Store a gap that is new; see `ports.History`."""
         row = {"run_id": gap.run_id, "step": gap.step, "code": gap.code, "gap": to_json(gap)}
         with transaction(self._engine) as connection:
-            return add_row(connection, GAPS, row)
+            if is_new := add_row(connection, GAPS, row):
+                add_events(connection, [unevaluated(gap)])
+            return is_new
 
     def gaps(self, run_id: str) -> tuple[Gap, ...]:
         """Return the run's gaps; see `ports.History`."""
@@ -225,7 +232,8 @@ class SqlHistory(SqlTrainingHistory):
     def append_alert(self, alert: Alert) -> None:
         """Store the newest state of an alert; see `ports.History`."""
         row = {"run_id": alert.run_id, "step": alert.step, "state": alert.state, "alert": to_json(alert)}
-        self._put(ALERTS, fingerprint=alert.fingerprint, **row)
+        before = self._read(Alert, ALERTS.c.alert, ALERTS.c.fingerprint == alert.fingerprint)
+        self._put(ALERTS, row | {"fingerprint": alert.fingerprint}, *alert_events(alert, before[0] if before else None))
 
     def open_alerts(self, run_id: str) -> tuple[Alert, ...]:
         """Return the run's firing alerts; see `ports.History`."""
@@ -242,9 +250,10 @@ class SqlHistory(SqlTrainingHistory):
         with transaction(self._engine) as connection:
             return tuple(sorted(connection.scalars(query)))
 
-    def _put(self, table: Table, **row: object) -> None:
+    def _put(self, table: Table, row: Mapping[str, object], *events: RunEvent) -> None:
         with transaction(self._engine) as connection:
             put_row(connection, table, row)
+            add_events(connection, events)
 
     def damaged(self) -> tuple[str, ...]:
         """Return what was left out because it cannot be read; see `ports.History`."""

@@ -3,6 +3,7 @@
 from tracker.app.review import recall, rejudge
 from tracker.app.world import World
 from tracker.domain.alerts.rules import alert_of_acceptance
+from tracker.domain.log import events
 from tracker.domain.records.types import Acceptance
 from tracker.domain.verdicts.incidents import accepted, is_covered
 
@@ -27,4 +28,4 @@ def accept(world: World, acceptance: Acceptance) -> None:
     run_context = recall(history, run_id, world.policy)
     later = [record for record in run_context.records if record.plan.checkpoint.step >= step]
     later.sort(key=lambda record: (record.plan.checkpoint.step, record.finished_at))
-    rejudge(world, later, run_context, acceptance.accepted_at)
+    rejudge(world, later, run_context, events.accepted(acceptance))

@@ -19,6 +19,7 @@ from tracker.config import Config
 from tracker.domain.calibration.repetition_text import repetitions_text
 from tracker.domain.checkpoints.names import unit_of
 from tracker.domain.checkpoints.watching import Leader
+from tracker.domain.log.events import event_text
 from tracker.domain.overview.ending import Ending
 from tracker.domain.overview.run import skipped_text
 from tracker.domain.records.calibration import Calibration
@@ -89,8 +90,8 @@ class WatchDisplay:
         for report in passed.reports:
             self._judged(report, state)
         for change in passed.changes:
-            at = self._at(change.run_id, change.step)
-            self.event("changed", f"{at}  {one_line(change.benchmark)}: {change.before} → {change.after}", style="")
+            at = self._at(change.run_id, change.step or 0)
+            self.event("changed", f"{at}  {event_text(change)}", style="")
         for calibration in passed.calibrations:
             self._calibrated(calibration)
         for turn in passed.turns:

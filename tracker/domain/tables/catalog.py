@@ -317,6 +317,22 @@ CURVES = TableDefinition(
     ),
 )
 
+LOG = TableDefinition(
+    name="log",
+    row="event of the log",
+    columns=(
+        _RUN,
+        count("number", "Grows from event to event."),
+        moment("at", "When it happened."),
+        category("kind", "What happened, such as evaluated, changed or alert."),
+        optional_count("step", "Step of the checkpoint; missing: none."),
+        text("subject", "Benchmark, subject of an alert or a silence, or name of a setting."),
+        text("before", "Verdict, message or value that was replaced."),
+        text("after", "The new one; of an evaluation its verdicts."),
+        text("reason", "Why."),
+    ),
+)
+
 TABLES: Mapping[str, TableDefinition] = {
     table.name: table
     for table in (
@@ -334,6 +350,7 @@ TABLES: Mapping[str, TableDefinition] = {
         COSTS,
         ALERTS,
         CURVES,
+        LOG,
     )
 }
 """All tables with fixed columns, by name."""

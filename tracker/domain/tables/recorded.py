@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from eval_jobs.records.probe import RequestTiming
 from eval_jobs.records.run_scope import is_of
 from eval_jobs.types import EvalRecord, Percentiles, ProbeResult, ReferenceProbe
+from tracker.domain.log.events import RunEvent
 from tracker.domain.overview.costs import asked_by
 from tracker.domain.records.alerts import Alert, SubjectKind
 from tracker.domain.records.types import Acceptance, Closing, Drop, Gap, Incident, Report, VerdictWord
@@ -21,6 +22,7 @@ from tracker.domain.tables.catalog import (
     CURVES,
     FORGETTING,
     LATENCY,
+    LOG,
     LOSSES,
     REQUESTS,
     RUNS,
@@ -191,6 +193,11 @@ def alerts_table(alerts: Iterable[Alert]) -> Rows:
         own = {"run": alert.run_id, "benchmark": of_benchmark, "since": alert.raised_at}
         rows.append({**_fields_of(alert, ALERTS), **own})
     return _sorted(ALERTS, rows)
+
+
+def log_table(events: Iterable[RunEvent]) -> Rows:
+    """Return the table `log`."""
+    return _sorted(LOG, [{**_fields_of(event, LOG), "run": event.run_id} for event in events])
 
 
 def _forgotten(row: LedgerRow) -> dict[str, object]:

@@ -7,7 +7,7 @@ Those in between get the verdicts that they would have had, and send no alert.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from eval_jobs.types import EvalRecord
 from tracker.domain.records.branches import branches_of
@@ -17,17 +17,6 @@ from tracker.domain.verdicts.incidents import subject_of
 
 NEAREST = BLOCK
 """Number of later checkpoints whose recent baseline contains the late one; further on, the peak changes little."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class VerdictChange:
-    """A verdict that is another one because an earlier checkpoint was evaluated later."""
-
-    run_id: str
-    step: int
-    benchmark: str
-    before: VerdictWord
-    after: VerdictWord
 
 
 def overtaken_by(record: EvalRecord, records: Iterable[EvalRecord]) -> tuple[EvalRecord, ...]:
@@ -91,17 +80,6 @@ def _shows(report: Report, incident: Incident) -> bool:
         if (verdict.benchmark, verdict.subset, verdict.measure) == subject:
             return verdict.word in WORSE or not incident.benchmark
     return False
-
-
-def changed_verdicts(before: Report, after: Report) -> tuple[VerdictChange, ...]:
-    """Return the verdicts with another word; both reports are of the same checkpoint."""
-    old = dict(words_by_benchmark(before))
-    run_id, step = after.run_id, after.step
-    return tuple(
-        VerdictChange(run_id=run_id, step=step, benchmark=name, before=old[name], after=word)
-        for name, word in words_by_benchmark(after)
-        if name in old and old[name] is not word
-    )
 
 
 def words_by_benchmark(report: Report) -> tuple[tuple[str, VerdictWord], ...]:

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboards.page.checkpoint import Sources, collect_checkpoint
+from dashboards.page.html import render_page
 from dashboards.page.run import read_run, report_file_name, write_page
 from dashboards.views.checkpoint import build_checkpoint_view
 from dashboards.views.run import build_view
@@ -14,11 +16,12 @@ from eval_jobs.errors import StoreError
 from tests.fakes.queue import FakeQueue
 from tests.judged_run import judged_run
 from tests.records import RecordedRun, forgetting_run
-from tests.reports import sources_of
+from tests.reports import run_data, sources_of
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.commands.accept import accept
 from tracker.domain.health.run_state import RunState
 from tracker.domain.health.stored import ReadNow
+from tracker.domain.log.events import EventKind, run_event
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.types import Acceptance
 
@@ -45,6 +48,22 @@ def test_the_progress_is_that_of_the_run_and_not_of_a_folder_below_it() -> None:
         assert world.history.save(read)
         found = read_run("run", sources, now=NOW).training.progress
         assert (None if found is None else found.run_id) == progress
+
+
+def test_the_newest_events_of_the_log_are_folded_at_the_end_newest_first() -> None:
+    sources = sources_of(RUN)
+    place = (RUN.run_id, 700, NOW)
+    sources.history.log(
+        run_event(EventKind.CHANGED, place, number, subject=f"<b>{number}", before="suspect", after="regressed")
+        for number in range(250)
+    )
+    html = render_page(build_view(read_run(RUN.run_id, sources, now=NOW)), version="1")
+    section = html.partition('<section id="log">')[2]
+    assert "<summary>200 newest events</summary>" in section
+    rows = re.findall(r'<td class="step">700</td><td>changed</td><td class="text">(.*?)</td>', section)
+    assert rows == [f"&lt;b&gt;{number}: suspect → regressed" for number in range(249, 49, -1)]
+    assert '<a href="#log">' in html
+    assert 'id="log"' not in render_page(build_view(run_data(RUN)), version="1")
 
 
 def test_losses_and_accepted_levels_are_collected() -> None:

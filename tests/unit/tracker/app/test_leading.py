@@ -1,12 +1,16 @@
+import os
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import pytest
 
 from eval_jobs.errors import ConfigError, StoreUnavailable
 from tests.fakes.clock import FakeClock
+from tests.fakes.history import FakeHistory
 from tests.fakes.lead import FakeLead
-from tracker.app.leading import LeadLost, demand_lead, stand_by
+from tracker.app.leading import LeadLost, WatchLog, demand_lead, stand_by
 from tracker.domain.checkpoints.watching import Leader
+from tracker.domain.log.events import RunEvent
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
 AWAY = StoreUnavailable("the database is away", hint="wait")
@@ -85,3 +89,36 @@ def test_only_the_leader_may_go_on() -> None:
     demand_lead(first, NOW)
     with pytest.raises(LeadLost):
         demand_lead(first.another("/out"), NOW)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (None, "finished"),
+        (KeyboardInterrupt(), "interrupted"),
+        (AWAY, "E-STORE-AWAY: the database is away"),
+    ],
+)
+def test_the_log_says_who_leads_and_why_it_ended(error: BaseException | None, said: str) -> None:
+    history = FakeHistory()
+    log = WatchLog(history, "run", FakeClock(NOW))
+    log.end(error)
+    assert history.events() == (), "a standby has nothing to say"
+    history.log(log.opening())
+    log.settings_changed([{"subject": "suite.max_tokens", "before": "8", "after": "16"}, {"subject": "suite.seed"}])
+    history.log(log.opening())
+    log.end(error)
+    events = history.events("run")
+    assert [event.kind for event in events] == ["started", "setting", "setting", "stopped"]
+    assert events[0].reason.startswith(f"process {os.getpid()} on ")
+    assert said in events[-1].reason
+
+
+def test_a_database_that_is_away_does_not_hold_up_the_end() -> None:
+    class Away(FakeHistory):
+        def log(self, events: Iterable[RunEvent]) -> None:
+            raise StoreUnavailable(f"{events} cannot be stored", hint="wait")
+
+    log = WatchLog(Away(), "run", FakeClock(NOW))
+    assert [event.kind for event in log.opening()] == ["started"]
+    log.end(None)

@@ -1,5 +1,7 @@
 """Newest first: what is skipped is remembered, and verdicts are those of a run that was evaluated in order."""
 
+import re
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -14,6 +16,7 @@ from tests.unit.tracker.app.fake_world import FakeWorld
 from tests.unit.tracker.app.test_tick import Fuse, cut
 from tracker.app.tick import tick
 from tracker.app.world import QueueOrder, WatchState
+from tracker.domain.log.events import EventKind, RunEvent
 from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.policy import Pinned
 from tracker.domain.records.subjects import alert_subject_text
@@ -137,6 +140,24 @@ def test_results_that_arrive_newest_first_end_in_the_verdicts_and_losses_of_a_ru
     )
 
 
+def test_the_log_says_which_late_checkpoint_changed_a_verdict_and_ends_in_the_verdicts() -> None:
+    late = newest_first(QueueOrder(backlog=Backlog.ALL))
+    said: dict[tuple[int, str], str] = {}
+    newest = 0
+    for event in late.history.events(late.run.run_id):
+        step = event.step or 0
+        if event.kind is EventKind.EVALUATED:
+            newest = step
+            said |= {(step, text.split()[0]): text for text in re.split(", | and ", event.after)}
+        elif event.kind is EventKind.CHANGED:
+            assert said[step, event.subject].endswith(event.before)
+            assert (event.reason, newest < step) == (f"step {newest} was evaluated", True)
+            said[step, event.subject] = event.after
+    wanted = words(late)
+    assert said.keys() == wanted.keys()
+    assert [key for key, word in wanted.items() if not said[key].endswith(word)] == []
+
+
 def test_only_the_newest_checkpoint_may_raise_an_alarm_and_at_most_once_for_each_that_arrives() -> None:
     """What `policy.alpha` is divided by: looks that can open a loss, one for every checkpoint of the run."""
     fakes = fakes_with_all_found(QueueOrder(backlog=Backlog.ALL))
@@ -158,9 +179,9 @@ class Looked(FakeHistory):
         super().__init__()
         self.looks: list[Report] = []
 
-    def append_report(self, report: Report) -> None:
+    def append_report(self, report: Report, events: Iterable[RunEvent] = ()) -> None:
         self.looks.append(report)
-        super().append_report(report)
+        super().append_report(report, events)
 
 
 def test_a_late_checkpoint_is_not_compared_with_later_ones_as_if_they_were_its_past() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ from tracker.adapters.database.tables import RECORDS
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.app.tick import tick
 from tracker.app.world import Tick, WatchState, World
+from tracker.domain.log.events import RunEvent
 from tracker.domain.records.alerts import AlertKind, AlertState
 from tracker.domain.records.types import CurvePoint, Gap, Report
 
@@ -59,10 +60,10 @@ class BugAt(FakeHistory):
 
     bad = ""
 
-    def append_report(self, report: Report) -> None:
+    def append_report(self, report: Report, events: Iterable[RunEvent] = ()) -> None:
         if report.plan_id == self.bad:
             raise ZeroDivisionError("a bug")
-        super().append_report(report)
+        super().append_report(report, events)
 
 
 def test_a_bug_at_one_checkpoint_or_step_of_the_loop_sets_it_aside_with_one_traceback_and_one_alert(

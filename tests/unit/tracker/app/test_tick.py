@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -24,6 +24,7 @@ from tracker.app.review import review
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.tick import tick
 from tracker.app.world import WatchState, World
+from tracker.domain.log.events import RunEvent
 from tracker.domain.records.alerts import Alert, AlertKind, AlertState
 from tracker.domain.records.policy import Pinned
 from tracker.domain.records.subjects import alert_subject_text
@@ -122,10 +123,10 @@ class LeadTakenAtReport(FakeHistory):
         super().__init__()
         self._lead = lead
 
-    def append_report(self, report: Report) -> None:
+    def append_report(self, report: Report, events: Iterable[RunEvent] = ()) -> None:
         self._lead.release()
         self._lead.another("/out").take(report.created_at)
-        super().append_report(report)
+        super().append_report(report, events)
 
 
 def test_training_that_goes_back_is_a_new_branch() -> None:

@@ -16,6 +16,7 @@ from eval_jobs.records.run_scope import is_of
 from tracker.api.opening import open_project
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import asked_as, config_option
+from tracker.domain.log.events import EventKind, run_event
 from tracker.domain.records.alerts import Silence, SubjectKind
 from tracker.domain.records.display import one_line
 from tracker.domain.records.subjects import silenced_text
@@ -85,14 +86,16 @@ def command(asked: _Asked) -> None:
     if asked.end:
         _check_silenced(silence, alerting.silences())
     alerting.silence(silence)
+    until = "no longer silenced" if asked.end else f"until {silence.ends_at:%Y-%m-%d %H:%M} UTC"
+    texts = {"subject": silenced_text(silence), "after": until, "reason": silence.reason}
+    project.history.log([run_event(EventKind.SILENCED, (run_id, None, now), silence.id, now, **texts)])
     alerting.close()  # sends what is due because a silence has ended
     if asked.as_json:
         print_json(silence)
     elif asked.end:
         click.echo(f"no longer silenced: {silenced_text(silence)}")
     else:
-        until = f"{silence.ends_at:%Y-%m-%d %H:%M} UTC"
-        click.echo(f"silenced until {until}: {silenced_text(silence)}")
+        click.echo(f"silenced {until}: {silenced_text(silence)}")
         _say_what_is_unknown(project, silence)
 
 

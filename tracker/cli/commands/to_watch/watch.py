@@ -1,9 +1,10 @@
 """`tracker watch`: evaluate every checkpoint of a run as it appears."""
 
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import click
@@ -25,7 +26,7 @@ from tracker.adapters.trainer_files.documents import command_documents
 from tracker.api.opening import open_project
 from tracker.api.settings_file import SettingsFile
 from tracker.app.daemon import StopRule, watch
-from tracker.app.leading import LeadLost, demand_lead, stand_by
+from tracker.app.leading import LeadLost, WatchLog, demand_lead, stand_by
 from tracker.app.readiness import ReadyGate
 from tracker.app.world import Tick, WatchState
 from tracker.cli import interrupts
@@ -34,6 +35,7 @@ from tracker.cli.log_text import log_with
 from tracker.cli.options import config_option, workers_option
 from tracker.cli.tables.watch_display import WatchDisplay
 from tracker.config import Config
+from tracker.config.changes import setting_changes
 from tracker.domain.checkpoints.buckets import PASSED_S
 from tracker.domain.checkpoints.watching import Leader
 from tracker.domain.overview.ending import RunStep, known_text
@@ -101,6 +103,7 @@ def command(
     finally:
         session.launcher.stop()
         session.agent.stop()
+        session.log.end(sys.exception())
         lead.release()
 
 
@@ -139,6 +142,11 @@ class _Session:
         """Start no process yet."""
         self.agent = self.agent_of(self.project)
 
+    @cached_property
+    def log(self) -> WatchLog:
+        """What this process says of itself in the log."""
+        return WatchLog(self.project.history, self.project.config.run.name, SystemClock())
+
     def is_superseded(self) -> bool:
         """Return whether the settings have changed; then `project` and the agent have the new ones."""
         changed = self.settings.changed()
@@ -147,6 +155,8 @@ class _Session:
         if changed.agent_settings() != self.project.agent_settings():
             self.agent.stop()
             self.agent = self.agent_of(changed)
+        old, new = (one.config.model_dump(mode="json", exclude_none=True) for one in (self.project, changed))
+        self.log.settings_changed(setting_changes(old, new))
         self.project = changed
         return True
 
@@ -172,7 +182,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
         clock,
         must_be_ready=session.must_be_ready,
     )
-    state = WatchState(is_held=gate.is_held, demand_lead=partial(demand_lead, lead))
+    state = WatchState(is_held=gate.is_held, demand_lead=partial(demand_lead, lead), opening=session.log.opening())
     try:
         watch(
             world,
@@ -189,6 +199,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
     except LeadLost:
         workers.stop()
         session.agent.stop()  # the leader has one
+        session.log.leads = False
         return False
     finally:
         session.seen |= state.seen

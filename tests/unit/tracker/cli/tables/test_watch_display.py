@@ -11,8 +11,8 @@ from tests.records import FORGETTING_TOML, forgetting_run
 from tracker.app.world import Tick
 from tracker.cli.tables.watch_display import WatchDisplay
 from tracker.config import parse_config
-from tracker.domain.records.types import Gap, VerdictWord
-from tracker.domain.verdicts.out_of_order import VerdictChange
+from tracker.domain.log.events import EventKind, run_event
+from tracker.domain.records.types import Gap
 
 WHY = "waits until 20:00 Europe/Berlin (serve.only_when.hours = 20:00-07:00)"
 RECORD = forgetting_run(checkpoints=1, samples=2, trouble=False).records[0]
@@ -125,16 +125,15 @@ def test_a_verdict_is_provisional_while_an_earlier_step_is_open_and_its_change_i
         Waiting(plan_id=key, run_id=of, step=at)
         for key, of, at in (("a", name, step - 100), ("b", name, step + 100), ("c", "other", 1))
     )
-    change = VerdictChange(
-        run_id=name, step=step, benchmark="sums", before=VerdictWord.SUSPECT, after=VerdictWord.EQUIVALENT
-    )
+    texts = {"subject": "sums", "before": "suspect", "after": "equivalent", "reason": "step 100 was evaluated"}
+    change = run_event(EventKind.CHANGED, (name, step, run.reports[2].created_at), **texts)
     judged = replace(NOTHING, reports=(run.reports[2],))
     display.show(judged, QueueState(waiting=(late, other), counts={"waiting": 2}))
     assert "provisional" not in stream.getvalue()
     display.show(judged, QueueState(waiting=(late, early), counts={"waiting": 2}))
     assert f"provisional: step {step - 100} not evaluated yet" in stream.getvalue()
     display.show(replace(NOTHING, changes=(change,)), QueueState())
-    assert f"changed step {step}  sums: suspect → equivalent" in stream.getvalue()
+    assert f"changed step {step}  sums: suspect → equivalent (step 100 was evaluated)" in stream.getvalue()
 
 
 def test_skipped_checkpoints_are_listed_by_run(tmp_path: Path) -> None:
