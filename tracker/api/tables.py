@@ -22,8 +22,8 @@ Step = TypeVar("Step", bound=OfStep)
 Table = tuple[TableDefinition, Rows]
 
 
-def read_runs(runs: ChosenRuns, *, headlines: bool = True, best: bool = False) -> Table:
-    """Return the table `runs`; `headlines` reads the verdicts of each, `best` its samples."""
+def read_runs(runs: ChosenRuns, *, headlines: bool = True, best: bool = True) -> Table:
+    """Return the table `runs`; `headlines` reads the verdicts of each, `best` its samples if their folder is known."""
     from tracker.domain.tables.recorded import RunParts, runs_table
 
     evaluations = runs.tables.evaluations(runs.names)
@@ -36,7 +36,7 @@ def read_runs(runs: ChosenRuns, *, headlines: bool = True, best: bool = False) -
         plans=runs.tables.open_plans(),
         output_dirs=runs.tables.output_dirs(),
         headlines=_headlines(runs, gaps) if headlines else {},
-        best_steps=_best_steps(runs) if best else {},
+        best_steps=_best_steps(runs) if best and runs.has_samples() else {},
     )
     return TABLES["runs"], runs_table(runs.runs(), parts)
 
@@ -212,7 +212,6 @@ def _headlines(runs: ChosenRuns, gaps: Iterable[Gap]) -> Mapping[str, str]:
 def _best_steps(runs: ChosenRuns) -> Mapping[str, int]:
     from tracker.app.steps.best_of_run import best_of_run
 
-    runs.samples_dir()
     found = {}
     for run in runs.runs():
         best = best_of_run(run, runs.history)

@@ -99,17 +99,19 @@ def _check_items(benchmark: Benchmark) -> tuple[str, ...]:
     """Check that no question has two answers, and that there are the chosen subsets; return what may be a mistake."""
     path = Path(benchmark.data or "")
     first: dict[str, tuple[int, str]] = {}
-    subsets, repeated = set(), []
+    asked, subsets, repeated = set(), set(), []
     for line, item in _numbered_items(benchmark):
         subsets.add(item.subset)
+        prompt = content_hash(item.asked())
+        if prompt in asked:
+            repeated.append(line)
+        asked.add(prompt)
         question, answer = map(content_hash, item.meaning())
         earlier, known = first.setdefault(question, (line, answer))
         if known != answer:
             raise bad_row(path, line, f"the question of {row_name(path)} {earlier} with another answer")
-        if len(first) > limits.ROWS.most:
+        if len(asked) > limits.ROWS.most:
             raise bad_row(path, line, str(TooLarge(limits.ROWS)))
-        if earlier != line:
-            repeated.append(line)
     _check_subsets(benchmark, subsets)
     if not repeated:
         return ()

@@ -184,8 +184,11 @@ def test_the_choices_decide_whether_a_question_is_the_same(tmp_path: Path) -> No
     choice = Benchmark(name="b", adapter="choice", data=str(tmp_path / "a.jsonl"))
     jsonl(tmp_path / "a.jsonl", [red, red | {"choices": ["rose", "grass"], "answer": "A"}])
     assert check_benchmark(choice) == ()
-    jsonl(tmp_path / "a.jsonl", [red, red | {"choices": ["rose", "sky"], "answer": "A"}])
-    assert check_benchmark(choice) == (f"1 rows of {tmp_path}/a.jsonl repeat an earlier one, first in line 2",)
+    shuffled = red | {"choices": ["rose", "sky"], "answer": "A"}
+    jsonl(tmp_path / "a.jsonl", [red, shuffled])
+    assert check_benchmark(choice) == ()
+    jsonl(tmp_path / "a.jsonl", [red, shuffled, shuffled | {"choices": ["rose ", "sky"]}])
+    assert check_benchmark(choice) == (f"1 rows of {tmp_path}/a.jsonl repeat an earlier one, first in line 3",)
     jsonl(tmp_path / "a.jsonl", [red, red | {"choices": ["rose", "sky"]}])
     with pytest.raises(BadData, match="line 2: the question of line 1 with another answer"):
         check_benchmark(choice)
