@@ -5,13 +5,24 @@ check_benchmark(benchmark)           # its errors name file and line
 """
 
 import hashlib
+import re
 import string
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path, PurePath
 
 from eval_jobs import limits
 from eval_jobs.errors import BadData
-from eval_jobs.evaluate.data.known_benchmarks import CHOICE, EXACT, OWN_ADAPTERS, check_name, few_shot_of, subsets_of
+from eval_jobs.evaluate.data.known_benchmarks import (
+    CHOICE,
+    EXACT,
+    OWN_ADAPTERS,
+    check_name,
+    evalscope_names,
+    few_shot_of,
+    subsets_of,
+)
 from eval_jobs.evaluate.data.layouts import DATA_SUFFIXES, LAYOUTS, DatasetSplit, Layout, Row, evaluated
 from eval_jobs.evaluate.data.row_files import bad_row, read_rows, row_name
 from eval_jobs.evaluate.data.rows import Item, checked_row, choice_item, exact_item
@@ -22,6 +33,10 @@ from eval_jobs.types import Benchmark
 
 TEMPLATE_FIELDS = {EXACT: ({"question"}, {"question"}), CHOICE: ({"question", "choices"}, {"letters"})}
 """Fields that a prompt template must have, and those that it may also have."""
+
+
+NAMED_ONLY = frozenset({"bbh", "ceval", "mmlu"})
+"""Benchmarks whose files look like questions of a user's own: only a folder of that name holds them."""
 
 
 def read_data_digest(path: str | Path) -> str:
@@ -66,6 +81,27 @@ def check_benchmark(benchmark: Benchmark) -> tuple[str, ...]:
         if layout is not None:
             _check_raw(benchmark, layout)
     return ()
+
+
+def benchmark_of_folder(folder: Path) -> Benchmark | None:
+    """Return the benchmark whose files a folder holds, by the folder's name or by all its files; None: no known one.
+
+    `few_shot` is 0 if there is no data for examples.
+
+    Raises:
+        BadData: the folder is named like a benchmark, and its files are not those of that benchmark.
+    """
+    is_described = describes_itself(folder)
+    known = {_letters(name): name for name in (evalscope_names() if is_described else LAYOUTS)}
+    named = known.get(_letters(folder.resolve().name))
+    if named is not None:
+        return _with_examples(named, folder)
+    data = {file for file in visible_files(folder) if file.suffix.lower() in DATA_SUFFIXES}
+    for name, layout in LAYOUTS.items():
+        if not is_described and name not in NAMED_ONLY and _raw_files(folder, layout).keys() == data:
+            with suppress(BadData):
+                return _with_examples(name, folder)
+    return None
 
 
 def read_items(benchmark: Benchmark) -> tuple[Item, ...]:
@@ -179,6 +215,20 @@ def visible_files(folder: Path) -> tuple[Path, ...]:
     if not files:
         raise BadData(f"the data folder {folder} is empty", hint="check the path in `data`")
     return tuple(sorted(files, key=lambda f: f.relative_to(folder).as_posix()))
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[\W_]", "", name.lower())
+
+
+def _with_examples(adapter: str, folder: Path) -> Benchmark:
+    found = Benchmark(name=adapter, adapter=adapter, data=str(folder.absolute()))
+    with suppress(BadData):
+        check_benchmark(found)
+        return found
+    found = replace(found, few_shot=0)
+    check_benchmark(found)
+    return found
 
 
 def _file_digest(path: Path) -> str:
