@@ -7,18 +7,25 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from eval_jobs.errors import ConfigError
 from eval_jobs.evaluate.data.files import read_data_digest
 from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from eval_jobs.types import Benchmark, Endpoint, EvalResult, Generation, SampleScore, SampleStatus, Suite
-from tests.evaluating import ask, evaluate_one, quiet, suite_of, write_jsonl
+from tests.commands import tracker
+from tests.evaluating import AT_ONCE, ask, evaluate_one, quiet, suite_of, write_jsonl
 from tests.fakes.openai_server import OpenAIServer, Reply
 from tests.requires import shared_data
+from tracker.cli.commands.to_set_up.doctor import command as doctor
+from tracker.config import load_config
+from tracker.wiring.doctor import first_question
+from tracker.wiring.project import Project
 
 
 @pytest.fixture(scope="module")
 def evaluator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EvalScopeEvaluator]:
-    evaluator = EvalScopeEvaluator(tmp_path_factory.mktemp("benchmarks"))
+    evaluator = EvalScopeEvaluator(tmp_path_factory.mktemp("benchmarks"), retry_policy=AT_ONCE)
     yield evaluator
     evaluator.close()
 
@@ -91,6 +98,46 @@ def test_ids_survive_another_order_of_the_file_even_where_choices_are_shuffled(
     same, turned = ({s.prompt: s.sample_id for s in result.samples} for result in results)
     assert len(same) == 8
     assert same == turned
+
+
+@pytest.mark.shared_data
+def test_the_shown_prompt_is_the_one_that_a_server_gets(evaluator: EvalScopeEvaluator, tmp_path: Path) -> None:
+    for split in ("test", "dev"):
+        name = f"astronomy_{split}.jsonl"
+        (tmp_path / "mmlu").mkdir(exist_ok=True)
+        (tmp_path / "mmlu" / name).symlink_to(shared_data("benchmarks/mmlu") / name)
+    cases = {name: REAL[name]() for name in ("truthful_qa", "bbh", "choice")}
+    cases["mmlu"] = Benchmark(name="mmlu", adapter="mmlu", data=str(tmp_path / "mmlu"), limit=2, few_shot=2)
+    for name, benchmark in cases.items():
+        with OpenAIServer(lambda _: Reply(text=SAID)) as server:
+            first = ask(evaluator, server, benchmark, plan_id=f"shown-{name}").samples[0]
+        sent = [tuple((m["role"], m["content"]) for m in request.body["messages"]) for request in server.requests]
+        shown = evaluator.first_question(suite_of(benchmark))
+        assert shown.messages in sent
+        assert shown.messages[-1][1] in first.prompt
+        assert shown.target_text == first.target
+    (tmp_path / "tracker.toml").write_text(
+        """[run]
+name = "r"
+output_dir = "out"
+[[benchmark]]
+benchmark = "mmlu"
+data = "mmlu"
+few_shot = 2
+""",
+        encoding="utf-8",
+    )
+    printed = "".join(
+        f"--- {role}\n{text.rstrip()}\n" for role, text in (*shown.messages, ("target", shown.target_text))
+    )
+    assert tracker(tmp_path, "doctor", "--show-prompt", "mmlu") == printed
+    assert not list((tmp_path / ".tracker" / "work" / "runs").iterdir()), "nothing is left of it"
+    with pytest.raises(
+        ConfigError, match=r"cannot show a prompt of 'mmlo' .*choose one that EvalScope evaluates: mmlu"
+    ):
+        first_question(Project(load_config(tmp_path / "tracker.toml")), "mmlo")
+    done = CliRunner().invoke(doctor, ["--show-prompt", "mmlu", "--json"])
+    assert isinstance(done.exception, ConfigError)
 
 
 # --- on vLLM

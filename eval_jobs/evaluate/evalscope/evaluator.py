@@ -20,7 +20,7 @@ from eval_jobs.errors import EndpointFailed, EvaluatorDied, TrackerError
 from eval_jobs.evaluate.common import task_config
 from eval_jobs.evaluate.common.child_process import ChildProcess
 from eval_jobs.evaluate.common.outputs import Outputs
-from eval_jobs.evaluate.common.parse import metric_name, token_sum
+from eval_jobs.evaluate.common.parse import Planned, metric_name, token_sum
 from eval_jobs.evaluate.common.plan_folders import ChildEvaluator
 from eval_jobs.evaluate.common.protocol import Message, RetryPolicy, error_of
 from eval_jobs.evaluate.data.dataset_cache import open_cached_dataset
@@ -29,9 +29,17 @@ from eval_jobs.evaluate.data.layouts import CachedDataset
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.ports import ShowProgress
 from eval_jobs.records.progress import BenchmarkCount, Progress, Stage
-from eval_jobs.types import Benchmark, Endpoint, EvalResult, Suite
+from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EngineKind, EvalResult, Suite
 
 log = logging.getLogger(__name__)
+
+_NOBODY = Endpoint(
+    base_url="http://127.0.0.1:1/v1",
+    model="first-question",
+    api_key_env="",
+    info=EngineInfo(name=EngineKind.REMOTE, version="", load_method="remote", load_s=0.0, log=""),
+)
+"""An address where no server listens."""
 
 MIN_SILENCE_S = 900.0
 """Seconds without a message after which a child counts as hung; loading and scoring send none while they run."""
@@ -84,6 +92,23 @@ class EvalScopeEvaluator(ChildEvaluator):
         except TrackerError as error:
             outcomes |= dict.fromkeys((task.benchmark.name for task in tasks), error)
         return tuple(outcomes[benchmark.name] for benchmark in suite.benchmarks)
+
+    def first_question(self, suite: Suite) -> Planned:
+        """Return the first question of the suite's only benchmark, rendered to be sent; no server is asked.
+
+        Raises:
+            TrackerError: as `evaluate` returns it.
+        """
+        (benchmark,) = suite.benchmarks
+        folder = self.work_dir / "runs" / task_config.run_folder(benchmark, suite, _NOBODY.model)
+        try:  # the questions are written down before the first request, which fails
+            (outcome,) = self.evaluate(suite, _NOBODY, plan_id=_NOBODY.model, progress=lambda _: None)
+            planned = Outputs(folder, task_config.evalscope_name(benchmark)).planned
+        finally:
+            self.forget(_NOBODY.model)
+        if not planned and isinstance(outcome, TrackerError):
+            raise outcome
+        return planned[0]
 
     def _logs(self, endpoint: Endpoint) -> str:
         server = f", server log: {endpoint.info.log}" if endpoint.info.log else ""

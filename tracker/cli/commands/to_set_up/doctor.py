@@ -16,6 +16,7 @@ from tracker.cli.tables.findings import conclusion, findings_table
 from tracker.config import Config, load_config
 from tracker.domain.readiness.finding import Finding, FindingSide, exit_code
 from tracker.domain.readiness.training.memory import Offload, Zero
+from tracker.domain.records.display import clean_lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +32,12 @@ class Examination:
     zero: str | None
     offload: str | None
     workers: int | None
+    show_prompt: str | None
 
     def check(self) -> None:
         """Raise ConfigError if something is asked for of the side that is not checked."""
+        if self.show_prompt is not None and (self.as_json or self.side is not None):
+            raise ConfigError("--show-prompt takes no --json and no --for", hint="omit them")
         if self.side == FindingSide.TRAINING and self.checkpoint is not None:
             raise ConfigError("--for training checks no CHECKPOINT", hint="name the model of a training with --model")
         of_training = (self.model, self.gpus, self.zero, self.offload, self.workers)
@@ -61,6 +65,7 @@ class Examination:
 @click.option("--zero", type=click.Choice([str(one.value) for one in Zero]), help="Only this ZeRO stage.")
 @click.option("--offload", type=click.Choice([str(one) for one in Offload]), help="What host memory holds.")
 @click.option("--workers", type=click.IntRange(min=0), metavar="COUNT", help="Data loader workers per rank.")
+@click.option("--show-prompt", metavar="BENCHMARK", help="Only print its first question, as it is sent.")
 @json_option(tuple[Finding, ...])
 @asked_as(Examination)
 def command(asked: Examination) -> int:
@@ -71,6 +76,9 @@ def command(asked: Examination) -> int:
     it may be slow or fail.
     """
     asked.check()
+    if asked.show_prompt is not None:
+        _show_prompt(load_config(asked.config_path), asked.show_prompt)
+        return 0
     config = _config(asked)
     findings = () if config is None or asked.side == FindingSide.TRAINING else _of_evaluation(config, asked.checkpoint)
     if asked.side != FindingSide.EVALUATION:
@@ -85,6 +93,15 @@ def command(asked: Examination) -> int:
     else:
         _print(findings)
     return exit_code(findings)
+
+
+def _show_prompt(config: Config, benchmark: str) -> None:
+    from tracker.wiring.doctor import first_question
+    from tracker.wiring.project import Project
+
+    found = first_question(Project(config), benchmark)
+    for what, text in (*found.messages, ("target", found.target_text)):
+        click.echo("\n".join((f"--- {what}", *clean_lines(text))))
 
 
 def _config(asked: Examination) -> Config | None:
