@@ -18,9 +18,6 @@ from tests.evaluating import AT_ONCE, ask, evaluate_one, quiet, suite_of, write_
 from tests.fakes.openai_server import OpenAIServer, Reply
 from tests.requires import shared_data
 from tracker.cli.commands.to_set_up.doctor import command as doctor
-from tracker.config import load_config
-from tracker.wiring.doctor import first_question
-from tracker.wiring.project import Project
 
 
 @pytest.fixture(scope="module")
@@ -100,44 +97,35 @@ def test_ids_survive_another_order_of_the_file_even_where_choices_are_shuffled(
     assert same == turned
 
 
-@pytest.mark.shared_data
 def test_the_shown_prompt_is_the_one_that_a_server_gets(evaluator: EvalScopeEvaluator, tmp_path: Path) -> None:
-    for split in ("test", "dev"):
-        name = f"astronomy_{split}.jsonl"
-        (tmp_path / "mmlu").mkdir(exist_ok=True)
-        (tmp_path / "mmlu" / name).symlink_to(shared_data("benchmarks/mmlu") / name)
-    cases = {name: REAL[name]() for name in ("truthful_qa", "bbh", "choice")}
-    cases["mmlu"] = Benchmark(name="mmlu", adapter="mmlu", data=str(tmp_path / "mmlu"), limit=2, few_shot=2)
-    for name, benchmark in cases.items():
+    choices = {"choices": ["dust", "gas", "ice", "rock"], "answer": 2}
+    for number, name in enumerate(("own", "mmlu/astronomy_test", "mmlu/astronomy_dev")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        rows = [{"question": f"What is comet {number}{letter} of?\nA comet has a tail.", **choices} for letter in "abc"]
+        write_jsonl(tmp_path / f"{name}.jsonl", rows)
+    columns = "Question,Best Answer,Correct Answers,Incorrect Answers\n"
+    (tmp_path / "truth").mkdir()
+    (tmp_path / "truth" / "TruthfulQA.csv").write_text(f"{columns}Is ice hot?,No,No; Never,Yes; Always; Often\n")
+    for adapter, data in (("exact", "own.jsonl"), ("truthful_qa", "truth"), ("choice", "own.jsonl"), ("mmlu", "mmlu")):
+        few_shot = 2 if adapter == "mmlu" else None
+        benchmark = Benchmark(name=adapter, adapter=adapter, data=str(tmp_path / data), few_shot=few_shot)
         with OpenAIServer(lambda _: Reply(text=SAID)) as server:
-            first = ask(evaluator, server, benchmark, plan_id=f"shown-{name}").samples[0]
+            first = ask(evaluator, server, benchmark, plan_id=f"shown-{adapter}").samples[0]
         sent = [tuple((m["role"], m["content"]) for m in request.body["messages"]) for request in server.requests]
         shown = evaluator.first_question(suite_of(benchmark))
+        target = shown.target if isinstance(shown.target, str) else " | ".join(shown.target)
         assert shown.messages in sent
-        assert shown.messages[-1][1] in first.prompt
-        assert shown.target_text == first.target
-    (tmp_path / "tracker.toml").write_text(
-        """[run]
-name = "r"
-output_dir = "out"
-[[benchmark]]
-benchmark = "mmlu"
-data = "mmlu"
-few_shot = 2
-""",
-        encoding="utf-8",
+        assert (shown.messages[-1][1], target) == (first.prompt, first.target)
+    config = tmp_path / "tracker.toml"
+    config.write_text(
+        '[run]\nname = "r"\noutput_dir = "out"\n[[benchmark]]\nbenchmark = "mmlu"\ndata = "mmlu"\nfew_shot = 2\n'
     )
-    printed = "".join(
-        f"--- {role}\n{text.rstrip()}\n" for role, text in (*shown.messages, ("target", shown.target_text))
-    )
+    printed = "".join(f"--- {part}\n{text.rstrip()}\n" for part, text in (*shown.messages, ("target", target)))
     assert tracker(tmp_path, "doctor", "--show-prompt", "mmlu") == printed
     assert not list((tmp_path / ".tracker" / "work" / "runs").iterdir()), "nothing is left of it"
-    with pytest.raises(
-        ConfigError, match=r"cannot show a prompt of 'mmlo' .*choose one that EvalScope evaluates: mmlu"
-    ):
-        first_question(Project(load_config(tmp_path / "tracker.toml")), "mmlo")
-    done = CliRunner().invoke(doctor, ["--show-prompt", "mmlu", "--json"])
-    assert isinstance(done.exception, ConfigError)
+    for name, options in (("mmlo", ["--config", str(config)]), ("mmlu", ["--json"])):
+        refused = CliRunner().invoke(doctor, ["--show-prompt", name, *options])
+        assert isinstance(refused.exception, ConfigError)
 
 
 # --- on vLLM

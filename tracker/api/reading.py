@@ -55,11 +55,6 @@ class ChosenRuns:
         for run in self.runs():
             yield newest_scores(run, self.history)
 
-    def has_samples(self) -> bool:
-        """Return whether the folder of the samples is known and exists."""
-        folder = self.opened.place.samples_dir
-        return folder is not None and folder.is_dir()
-
     def samples_dir(self) -> Path:
         """Return the folder of the samples.
 

@@ -36,7 +36,7 @@ def read_runs(runs: ChosenRuns, *, headlines: bool = True, best: bool = True) ->
         plans=runs.tables.open_plans(),
         output_dirs=runs.tables.output_dirs(),
         headlines=_headlines(runs, gaps) if headlines else {},
-        best_steps=_best_steps(runs) if best and runs.has_samples() else {},
+        best_steps=_best_steps(runs) if best else {},
     )
     return TABLES["runs"], runs_table(runs.runs(), parts)
 
@@ -212,8 +212,8 @@ def _headlines(runs: ChosenRuns, gaps: Iterable[Gap]) -> Mapping[str, str]:
 def _best_steps(runs: ChosenRuns) -> Mapping[str, int]:
     from tracker.app.steps.best_of_run import best_of_run
 
-    found = {}
-    for run in runs.runs():
+    samples, found = runs.opened.place.samples_dir, dict[str, int]()
+    for run in runs.runs() if samples is not None and samples.is_dir() else ():
         best = best_of_run(run, runs.history)
         if best is not None:
             found[run] = best.checkpoint.step

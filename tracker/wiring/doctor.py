@@ -6,18 +6,13 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from eval_jobs.errors import ConfigError, EndpointUnreachable, TrackerError
+from eval_jobs.errors import EndpointUnreachable, TrackerError
 from eval_jobs.evaluate.common.hub import hub_state, is_reachable
-from eval_jobs.evaluate.common.parse import Planned
-from eval_jobs.evaluate.common.protocol import RetryPolicy
 from eval_jobs.evaluate.data.files import check_benchmark
 from eval_jobs.evaluate.data.prompt_lengths import read_prompt_lengths
-from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from eval_jobs.queue.database_sql import mapped_database_errors
 from eval_jobs.records.preflight import EngineEnvironment, ModelFacts
 from eval_jobs.serve.preflight import check_remote_engine, local_model, read_environment, read_model
@@ -37,7 +32,7 @@ from tracker.domain.readiness.surroundings import (
     hub_finding,
     problem_finding,
 )
-from tracker.domain.records.display import count_text, names_text
+from tracker.domain.records.display import count_text
 from tracker.wiring.programs import benchmark_with_version
 from tracker.wiring.project import Project, channels_of
 
@@ -55,22 +50,6 @@ def examine(project: Project, checkpoint: str | None = None, *, has_engine: bool
     with ThreadPoolExecutor(len(parts)) as pool:  # both may wait for other machines
         found = [pool.submit(part) for part in parts]
         return tuple(finding for one in found for finding in one.result())
-
-
-def first_question(project: Project, name: str) -> Planned:
-    """Return the first question of a benchmark, rendered to be sent.
-
-    Raises:
-        ConfigError: there is no such benchmark, or EvalScope does not evaluate it.
-        EvaluateError: its data or settings are wrong.
-    """
-    suite = project.suite()
-    known = {benchmark.name: benchmark for benchmark in suite.benchmarks if benchmark.program is None}
-    if name not in known:
-        hint = f"choose one that EvalScope evaluates: {names_text(list(known))}"
-        raise ConfigError(f"cannot show a prompt of {name!r}", hint=hint)
-    with closing(EvalScopeEvaluator(project.config.run.work_dir, retry_policy=RetryPolicy(broken_s=()))) as evaluator:
-        return evaluator.first_question(replace(suite, benchmarks=(known[name],)))
 
 
 class _Examination:

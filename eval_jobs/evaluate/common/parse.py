@@ -52,11 +52,6 @@ class Planned:
         target = self.target if isinstance(self.target, str) else list(self.target)
         return sample_key(self.subset, asked, target)
 
-    @property
-    def target_text(self) -> str:
-        """What people see of the target."""
-        return self.target if isinstance(self.target, str) else " | ".join(self.target)
-
 
 def parse_lines(lines: Iterable[str]) -> tuple[Row, ...]:
     """Return the JSON objects of a JSONL file; a line truncated by a kill is left out."""
@@ -112,7 +107,7 @@ def parse_samples(
                 status=status,
                 cluster_id=sample.cluster,
                 prompt=_prompt_text(sample.messages),
-                target=sample.target_text,
+                target=sample.target if isinstance(sample.target, str) else " | ".join(sample.target),
                 answer="" if status is SampleStatus.ERROR else _answer(prediction),
                 output_tokens=_tokens(prediction, "output_tokens"),
                 answer_ms=_answer_ms(prediction),

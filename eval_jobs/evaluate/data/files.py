@@ -14,18 +14,10 @@ from pathlib import Path, PurePath
 
 from eval_jobs import limits
 from eval_jobs.errors import BadData
-from eval_jobs.evaluate.data.known_benchmarks import (
-    CHOICE,
-    EXACT,
-    OWN_ADAPTERS,
-    check_name,
-    evalscope_names,
-    few_shot_of,
-    subsets_of,
-)
+from eval_jobs.evaluate.data.known_benchmarks import CHOICE, EXACT, OWN_ADAPTERS, check_name, few_shot_of, subsets_of
 from eval_jobs.evaluate.data.layouts import DATA_SUFFIXES, LAYOUTS, DatasetSplit, Layout, Row, evaluated
 from eval_jobs.evaluate.data.row_files import bad_row, read_rows, row_name
-from eval_jobs.evaluate.data.rows import Item, checked_row, choice_item, exact_item
+from eval_jobs.evaluate.data.rows import Item, checked_row, choice_item, exact_item, plain
 from eval_jobs.host.bounded.files import file_digest, open_regular
 from eval_jobs.host.bounded.json_text import TooLarge
 from eval_jobs.identity import content_hash
@@ -33,10 +25,6 @@ from eval_jobs.types import Benchmark
 
 TEMPLATE_FIELDS = {EXACT: ({"question"}, {"question"}), CHOICE: ({"question", "choices"}, {"letters"})}
 """Fields that a prompt template must have, and those that it may also have."""
-
-
-NAMED_ONLY = frozenset({"bbh", "ceval", "mmlu"})
-"""Benchmarks whose files look like questions of a user's own: only a folder of that name holds them."""
 
 
 def read_data_digest(path: str | Path) -> str:
@@ -84,24 +72,22 @@ def check_benchmark(benchmark: Benchmark) -> tuple[str, ...]:
 
 
 def benchmark_of_folder(folder: Path) -> Benchmark | None:
-    """Return the benchmark whose files a folder holds, by the folder's name or by all its files; None: no known one.
-
-    `few_shot` is 0 if there is no data for examples.
+    """Return the benchmark after which a folder is named, with `few_shot` 0 if it has no data for examples.
 
     Raises:
-        BadData: the folder is named like a benchmark, and its files are not those of that benchmark.
+        BadData: its files are not those of that benchmark.
     """
-    is_described = describes_itself(folder)
-    known = {_letters(name): name for name in (evalscope_names() if is_described else LAYOUTS)}
-    named = known.get(_letters(folder.resolve().name))
-    if named is not None:
-        return _with_examples(named, folder)
-    data = {file for file in visible_files(folder) if file.suffix.lower() in DATA_SUFFIXES}
-    for name, layout in LAYOUTS.items():
-        if not is_described and name not in NAMED_ONLY and _raw_files(folder, layout).keys() == data:
-            with suppress(BadData):
-                return _with_examples(name, folder)
-    return None
+    letters = re.sub(r"[\W_]", "", folder.resolve().name.lower())
+    adapter = next((name for name in LAYOUTS if name.replace("_", "") == letters), None)
+    if adapter is None:
+        return None
+    found = Benchmark(name=adapter, adapter=adapter, data=str(folder.absolute()))
+    with suppress(BadData):
+        check_benchmark(found)
+        return found
+    found = replace(found, few_shot=0)
+    check_benchmark(found)
+    return found
 
 
 def read_items(benchmark: Benchmark) -> tuple[Item, ...]:
@@ -138,10 +124,10 @@ def _check_items(benchmark: Benchmark) -> tuple[str, ...]:
     asked, subsets, repeated = set(), set(), []
     for line, item in _numbered_items(benchmark):
         subsets.add(item.subset)
-        prompt = content_hash(item.asked())
+        prompt = content_hash([item.subset, plain(item.question), *map(plain, item.choices)])
         if prompt in asked:
             repeated.append(line)
-        asked.add(prompt)
+        asked.add(prompt)  # with its choices in another order, a question is another prompt
         question, answer = map(content_hash, item.meaning())
         earlier, known = first.setdefault(question, (line, answer))
         if known != answer:
@@ -215,20 +201,6 @@ def visible_files(folder: Path) -> tuple[Path, ...]:
     if not files:
         raise BadData(f"the data folder {folder} is empty", hint="check the path in `data`")
     return tuple(sorted(files, key=lambda f: f.relative_to(folder).as_posix()))
-
-
-def _letters(name: str) -> str:
-    return re.sub(r"[\W_]", "", name.lower())
-
-
-def _with_examples(adapter: str, folder: Path) -> Benchmark:
-    found = Benchmark(name=adapter, adapter=adapter, data=str(folder.absolute()))
-    with suppress(BadData):
-        check_benchmark(found)
-        return found
-    found = replace(found, few_shot=0)
-    check_benchmark(found)
-    return found
 
 
 def _file_digest(path: Path) -> str:

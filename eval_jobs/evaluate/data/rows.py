@@ -36,10 +36,6 @@ class Item:
     cluster: str = ""
     id: str = ""
 
-    def asked(self) -> object:
-        """Return what the model is asked: with choices in another order, it is another prompt."""
-        return [self.subset, plain(self.question), [*map(plain, self.choices)]]
-
     def meaning(self) -> tuple[object, object]:
         """Return what is asked and what counts as correct, each equal if it means the same."""
         choices = sorted(map(plain, self.choices))

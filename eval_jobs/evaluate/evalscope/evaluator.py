@@ -33,14 +33,6 @@ from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EngineKind, EvalRes
 
 log = logging.getLogger(__name__)
 
-_NOBODY = Endpoint(
-    base_url="http://127.0.0.1:1/v1",
-    model="first-question",
-    api_key_env="",
-    info=EngineInfo(name=EngineKind.REMOTE, version="", load_method="remote", load_s=0.0, log=""),
-)
-"""An address where no server listens."""
-
 MIN_SILENCE_S = 900.0
 """Seconds without a message after which a child counts as hung; loading and scoring send none while they run."""
 
@@ -94,18 +86,14 @@ class EvalScopeEvaluator(ChildEvaluator):
         return tuple(outcomes[benchmark.name] for benchmark in suite.benchmarks)
 
     def first_question(self, suite: Suite) -> Planned:
-        """Return the first question of the suite's only benchmark, rendered to be sent; no server is asked.
-
-        Raises:
-            TrackerError: as `evaluate` returns it.
-        """
-        (benchmark,) = suite.benchmarks
-        folder = self.work_dir / "runs" / task_config.run_folder(benchmark, suite, _NOBODY.model)
-        try:  # the questions are written down before the first request, which fails
-            (outcome,) = self.evaluate(suite, _NOBODY, plan_id=_NOBODY.model, progress=lambda _: None)
-            planned = Outputs(folder, task_config.evalscope_name(benchmark)).planned
-        finally:
-            self.forget(_NOBODY.model)
+        """Return the first question of the suite's only benchmark, rendered to be sent, or raise why there is none."""
+        info = EngineInfo(name=EngineKind.REMOTE, version="", load_method="remote", load_s=0.0, log="")
+        nobody = Endpoint(base_url="http://127.0.0.1:1/v1", model="nobody", api_key_env="", info=info)
+        folder = self.work_dir / "runs" / task_config.run_folder(suite.benchmarks[0], suite, nobody.model)
+        # The questions are written down before the first request, which fails.
+        (outcome,) = self.evaluate(suite, nobody, plan_id=nobody.model, progress=lambda _: None)
+        planned = Outputs(folder, "").planned
+        self.forget(nobody.model)
         if not planned and isinstance(outcome, TrackerError):
             raise outcome
         return planned[0]

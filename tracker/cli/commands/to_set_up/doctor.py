@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -95,12 +96,19 @@ def command(asked: Examination) -> int:
     return exit_code(findings)
 
 
-def _show_prompt(config: Config, benchmark: str) -> None:
-    from tracker.wiring.doctor import first_question
+def _show_prompt(config: Config, name: str) -> None:
+    from eval_jobs.evaluate.common.protocol import RetryPolicy
+    from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
     from tracker.wiring.project import Project
 
-    found = first_question(Project(config), benchmark)
-    for what, text in (*found.messages, ("target", found.target_text)):
+    suite = Project(config).suite()
+    chosen = tuple(one for one in suite.benchmarks if one.name == name and one.program is None)
+    if not chosen:
+        raise ConfigError(f"cannot show a prompt of {name!r}", hint="choose a benchmark that EvalScope evaluates")
+    with closing(EvalScopeEvaluator(config.run.work_dir, retry_policy=RetryPolicy(broken_s=()))) as evaluator:
+        found = evaluator.first_question(replace(suite, benchmarks=chosen))
+    target = found.target if isinstance(found.target, str) else " | ".join(found.target)
+    for what, text in (*found.messages, ("target", target)):
         click.echo("\n".join((f"--- {what}", *clean_lines(text))))
 
 

@@ -99,20 +99,18 @@ def _given(path: Path, config_path: Path, refused: list[str]) -> list[Values]:
     if known is not None:
         return [_settings(known, config_path)]
     parts = [*path.glob("[!.]*/"), *(file for file in path.glob("[!.]*.jsonl") if not is_training_data(file.name))]
-    reasons: list[str] = []
-    found = _guessed(sorted(parts), config_path, reasons)
+    found = _guessed(sorted(parts), config_path, refused)
     if not found:
-        raise BadData("; ".join((f"no benchmark in {path}", *reasons[:3])), hint=_DATA_HINT)
-    refused += reasons
+        raise BadData("; ".join((f"no benchmark in {path}", *refused[-3:])), hint=_DATA_HINT)
     return found
 
 
 def _benchmark(path: Path) -> Benchmark:
     """Return the benchmark of one data file, whose kind is detected from its rows, or of one benchmark's folder."""
     if path.is_dir():
-        if (known := benchmark_of_folder(path)) is None:
-            raise BadData(f"{path}: not the files of one known benchmark", hint=_DATA_HINT)
-        return known
+        if known := benchmark_of_folder(path):
+            return known
+        raise BadData(f"{path}: not named like a known benchmark", hint=_DATA_HINT)
     found = Benchmark(name=path.stem, adapter="choice", data=str(path.absolute()))
     try:
         read_items(found)

@@ -131,8 +131,8 @@ def test_a_data_folder_is_the_files_of_one_benchmark_or_of_several(tmp_path: Pat
         "eval/train_sums.jsonl": {"question": "2+3=", "answer": 5},
         "eval/notes.jsonl": {"note": "to do"},
         "eval/gsm8k/test.jsonl": {"question": "2+2=", "answer": "2+2 #### 4"},
-        "exam/test.jsonl": {"question": "3+2=", "answer": "3+2 #### 5"},
-        "exam/train.jsonl": {"question": "4+2=", "answer": "4+2 #### 6"},
+        "exam/gsm8k/test.jsonl": {"question": "3+2=", "answer": "3+2 #### 5"},
+        "exam/gsm8k/train.jsonl": {"question": "4+2=", "answer": "4+2 #### 6"},
         "none/notes.jsonl": {"note": "to do"},
     }
     for name, row in files.items():
@@ -144,7 +144,7 @@ def test_a_data_folder_is_the_files_of_one_benchmark_or_of_several(tmp_path: Pat
         {"benchmark": "choice", "data": "eval/colors.jsonl"},
         {"benchmark": "gsm8k", "data": "eval/gsm8k", "few_shot": 0},
         {"benchmark": "exact", "data": "eval/sums.jsonl"},
-        {"benchmark": "gsm8k", "data": "exam", "name": f"{tmp_path.name}-gsm8k"},
+        {"benchmark": "gsm8k", "data": "exam/gsm8k", "name": "exam-gsm8k"},
     ]
     refused = run_tracker(tmp_path, "init", "out", "--force", "--data", "none")
     assert (refused.returncode, "no benchmark in none; " in refused.stderr) == (2, True)
