@@ -95,11 +95,9 @@ class Project:
     def runs(self, *, headlines: bool = True, best: bool = True) -> DataFrame:
         """Return the runs with their number of checkpoints, gaps, open losses and firing alerts.
 
-        False for both is faster: they take seconds for hundreds of runs.
-
         Args:
-            headlines: also the finding of each run in one sentence.
-            best: also the best checkpoint of each run, from its samples; missing if their folder is unknown.
+            headlines: also the finding of each run in one sentence. False is faster: hundreds of runs take seconds.
+            best: also its best checkpoint, from its samples; missing if their folder is unknown. False is faster.
 
         Raises:
             StoreError: samples are missing or damaged; `best=False` reads none.

@@ -66,7 +66,7 @@ class Examination:
 @click.option("--zero", type=click.Choice([str(one.value) for one in Zero]), help="Only this ZeRO stage.")
 @click.option("--offload", type=click.Choice([str(one) for one in Offload]), help="What host memory holds.")
 @click.option("--workers", type=click.IntRange(min=0), metavar="COUNT", help="Data loader workers per rank.")
-@click.option("--show-prompt", metavar="BENCHMARK", help="Only print its first question, as it is sent.")
+@click.option("--show-prompt", metavar="BENCHMARK", help="Only print its first prompt, as sent.")
 @json_option(tuple[Finding, ...])
 @asked_as(Examination)
 def command(asked: Examination) -> int:

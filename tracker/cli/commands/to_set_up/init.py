@@ -14,7 +14,6 @@ from rich.console import Console
 from eval_jobs.errors import BadData, ConfigError, EvaluateError, TrackerError
 from eval_jobs.evaluate.data.files import benchmark_of_folder, check_benchmark, read_items
 from eval_jobs.evaluate.data.held_out import read_held_out
-from eval_jobs.evaluate.data.known_benchmarks import OWN_ADAPTERS
 from eval_jobs.evaluate.data.prompt_lengths import read_prompt_lengths
 from eval_jobs.host.storage import written
 from eval_jobs.records.preflight import EngineEnvironment, ModelFacts
@@ -54,7 +53,7 @@ def command(
     """Create a commented tracker.toml for FOLDER, the output folder of the trainer.
 
     JSONL files in FOLDER, next to it or in the current folder become benchmarks if each row has a question and an
-    answer. A data folder has such files, or those of known benchmarks such as gsm8k.
+    answer.
     """
     if config_path.exists() and not force:
         raise ConfigError(f"{config_path} already exists", hint="use --force to overwrite it, or --config FILE")
@@ -63,10 +62,7 @@ def command(
     if not (found.runs or yes):
         demand_output_folder(found.path)
     refused: list[str] = []
-    given: list[Values] = []
-    for path in data:
-        given += _given(path, config_path, refused)
-    given = given or _guessed(found.data, config_path, refused)
+    given = [one for path in data for one in _given(path, refused)] or _guessed(found.data, refused)
     benchmarks = _named_apart(given, config_path) or (_offered(found, config_path, refused, is_accepted=yes),)
     model, engine = _model(found), _engine()
     base = _base(found)
@@ -93,13 +89,13 @@ _RAW = {
 }
 
 
-def _given(path: Path, config_path: Path, refused: list[str]) -> list[Values]:
+def _given(path: Path, refused: list[str]) -> list[Benchmark]:
     """Return the benchmark of a file or folder, or those of the files and folders in a folder."""
     known = benchmark_of_folder(path) if path.is_dir() else _benchmark(path)
     if known is not None:
-        return [_settings(known, config_path)]
+        return [known]
     parts = [*path.glob("[!.]*/"), *(file for file in path.glob("[!.]*.jsonl") if not is_training_data(file.name))]
-    found = _guessed(sorted(parts), config_path, refused)
+    found = _guessed(sorted(parts), refused)
     if not found:
         raise BadData("; ".join((f"no benchmark in {path}", *refused[-3:])), hint=_DATA_HINT)
     return found
@@ -120,33 +116,29 @@ def _benchmark(path: Path) -> Benchmark:
     return found
 
 
-def _settings(found: Benchmark, config_path: Path) -> Values:
-    examples = {} if found.few_shot is None else {"few_shot": found.few_shot}
-    return {"benchmark": found.adapter, "data": _relative(Path(str(found.data)), config_path), **examples}
-
-
-def _guessed(paths: Iterable[Path], config_path: Path, refused: list[str]) -> list[Values]:
+def _guessed(paths: Iterable[Path], refused: list[str]) -> list[Benchmark]:
     """Return the benchmarks of those paths that are some; `refused` gets the reason of each other one."""
     guessed = []
     for path in paths:
         try:
-            guessed.append(_settings(_benchmark(path), config_path))
+            guessed.append(_benchmark(path))
         except EvaluateError as error:  # some other JSONL file
             refused.append(error.message)
     return guessed
 
 
-def _named_apart(benchmarks: Iterable[Values], config_path: Path) -> tuple[Values, ...]:
-    """Return the benchmarks; one whose file is called like that of an earlier one gets a name of its own."""
+def _named_apart(benchmarks: Iterable[Benchmark], config_path: Path) -> tuple[Values, ...]:
+    """Return the benchmarks' settings; one that is called like an earlier one gets a name of its own."""
     named: dict[str, Values] = {}
-    for values in benchmarks:
-        path = config_path.absolute().parent / str(values["data"])
-        name = usual = path.stem if values["benchmark"] in OWN_ADAPTERS else str(values["benchmark"])
+    for one in benchmarks:
+        path, name = Path(str(one.data)), one.name
         if name in named:
             name = f"{path.resolve().parent.name}-{name}"
         while name in named:
             name += "-2"
-        named[name] = values if name == usual else {**values, "name": name}
+        examples = {} if one.few_shot is None else {"few_shot": one.few_shot}
+        values = {"benchmark": one.adapter, "data": _relative(path, config_path), **examples}
+        named[name] = values if name == one.name else {**values, "name": name}
     return tuple(named.values())
 
 
