@@ -1,15 +1,18 @@
 """Latency verdicts -> rows of text. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tracker.domain.latency.statistics import BASE
+from tracker.domain.records import reasons
 from tracker.domain.records.display import NOTHING, count_text, one_line, p_text
 from tracker.domain.records.reason_text import latency_reason_text
 from tracker.domain.records.types import LatencyMethod, LatencyVerdict, Report, VerdictWord
 
 TOLD = frozenset({VerdictWord.REGRESSED, VerdictWord.IMPROVED, VerdictWord.SUSPECT})
 """Verdict classes shown for every checkpoint; others only for the newest one."""
+
+UNJUDGED = (reasons.FewRequests, reasons.ShortHistory)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +41,8 @@ class LatencyVerdicts:
     step: int
     """Step of the newest checkpoint with latency verdicts."""
     newest: tuple[LatencyVerdictRow, ...]
+    unjudged: tuple[str, ...]
+    """Sentences on what it has too few requests or earlier checkpoints for, instead of rows."""
     earlier: tuple[LatencyVerdictRow, ...]
     """Changes at earlier checkpoints, the newest first."""
 
@@ -54,7 +59,19 @@ def latency_verdicts(reports: Iterable[Report]) -> LatencyVerdicts | None:
     earlier: list[LatencyVerdictRow] = []
     for step, found in reversed(by_step.items()):
         earlier += [_row(step, verdict) for verdict in found if verdict.word in TOLD]
-    return LatencyVerdicts(step=newest, newest=tuple(_row(newest, v) for v in verdicts), earlier=tuple(earlier))
+    rows = tuple(_row(newest, verdict) for verdict in verdicts if not isinstance(verdict.reason, UNJUDGED))
+    return LatencyVerdicts(step=newest, newest=rows, unjudged=tuple(_unjudged(verdicts)), earlier=tuple(earlier))
+
+
+def _unjudged(verdicts: Iterable[LatencyVerdict]) -> Iterator[str]:
+    """Yield one sentence for each load and reason; of several reasons of a kind the first, of the lowest quantile."""
+    found: dict[object, list[LatencyVerdict]] = {}
+    for verdict in verdicts:
+        if isinstance(verdict.reason, UNJUDGED):
+            found.setdefault((verdict.load, type(verdict.reason)), []).append(verdict)
+    for alike in found.values():
+        quantiles = " and ".join(dict.fromkeys(f"p{verdict.quantile * 100:.0f}" for verdict in alike))
+        yield one_line(f"{quantiles} of load {alike[0].load}: {latency_reason_text(alike[0])}.")
 
 
 def _row(step: int, verdict: LatencyVerdict) -> LatencyVerdictRow:

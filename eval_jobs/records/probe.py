@@ -26,6 +26,8 @@ class RequestSettings:
 class LoadSettings(RequestSettings):
     """Settings of one load."""
 
+    requests: Annotated[int, Bounds(gt=0)] = 100
+    """Number of timed requests. Medians are judged from 100 on, 95th percentiles from 200; with `reference` half."""
     concurrency: Annotated[int, Bounds(gt=0)] = 4
     """Concurrent requests."""
 

@@ -1,10 +1,13 @@
 """What the wheel needs and holds."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
+import sysconfig
 import tomllib
+import venv
 import zipfile
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -79,13 +82,19 @@ def test_the_lock_names_no_host_and_pins_everything() -> None:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the sources."""
     folder = tmp_path_factory.mktemp("wheel")
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
         cwd=PROJECT, check=True, capture_output=True,
     )  # fmt: skip
-    return zipfile.ZipFile(next(Path(folder).glob("*.whl")))
+    return next(folder.glob("*.whl"))
+
+
+@pytest.fixture
+def wheel(built: Path) -> zipfile.ZipFile:
+    return zipfile.ZipFile(built)
 
 
 def test_the_wheel_holds_the_three_packages_and_nothing_else(wheel: zipfile.ZipFile) -> None:
@@ -102,3 +111,30 @@ def test_the_wheel_holds_every_file_of_the_packages(wheel: zipfile.ZipFile) -> N
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert shipped == files
+
+
+def test_the_wheel_works_in_an_environment_and_a_home_of_its_own(built: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv")
+    (installed,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    pip = (sys.executable, "-m", "pip", "--python", tmp_path / "venv", "install", "--quiet", "--no-deps", "--no-index")
+    subprocess.run([*pip, built], check=True)
+    # Its dependencies are those of this environment. Of the paths in there, such as that of the sources, it sees none.
+    (installed / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    (tmp_path / "sums.jsonl").write_text('{"question": "2+2=", "answer": "4"}\n')
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home")}
+
+    def output(*command: str) -> str:
+        program = tmp_path / "venv" / "bin" / command[0]
+        return subprocess.run(
+            [program, *command[1:]], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
+        ).stdout
+
+    paths = f"import {', '.join(PACKAGES)}; print(*[one.__path__[0] for one in ({', '.join(PACKAGES)})])"
+    assert output("python", "-c", paths).split() == [str(installed / package) for package in PACKAGES]
+    data = {path.suffix or path.name for package in PACKAGES for path in (installed / package).rglob("*.*")}
+    assert {".j2", ".css", ".js", ".toml", ".typed", ".pyi"} <= data
+    assert output("tracker", "--version") == f"tracker, version {SETTINGS['version']}\n"
+    assert "report " in output("tracker", "--help"), "a command of the package `dashboards`"
+    assert "scores exact sums.jsonl" in output("tracker", "init", "out")
+    (benchmark,) = tomllib.loads((tmp_path / "tracker.toml").read_text())["benchmark"]
+    assert benchmark == {"benchmark": "exact", "data": "sums.jsonl"}

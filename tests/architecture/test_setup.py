@@ -1,4 +1,4 @@
-"""Where the set-up takes torch's CPU wheel from: pip's own find-links where that is set, else PyTorch's CPU index."""
+"""What the set-up says, and where torch's CPU wheel comes from: pip's find-links if set, else PyTorch's CPU index."""
 
 import os
 import shutil
@@ -25,7 +25,14 @@ def test_torch_comes_from_find_links_where_they_are_set_and_else_from_pytorchs_c
         (tools / name).chmod(0o755)
     shutil.copytree(PROJECT / "requirements", tmp_path / "requirements")
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **({"PIP_FIND_LINKS": links} if links else {})}
-    subprocess.run(["sh", "requirements/setup.sh"], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    done = subprocess.run(
+        ["sh", "requirements/setup.sh"], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
+    )
+    stages = [line for line in done.stdout.splitlines() if " of 3: " in line]
+    assert [stage.split(":")[1] for stage in stages] == [" 1 of 3", " 2 of 3", " 3 of 3"]
+    packages = len((PROJECT / "requirements" / "cpu.lock").read_text().splitlines())
+    assert stages[-1] == f"setup: 3 of 3: {packages} packages: download, unpack (3.6 GB), compile (0.7 GB)"
     install = next(line for line in (tools / "asked").read_text().splitlines() if "cpu.lock" in line)
     assert asked in install
     assert not_asked not in install
+    assert "--quiet" in install, "progress is for terminals"

@@ -7,18 +7,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from eval_jobs.errors import ConfigError
 from eval_jobs.evaluate.data.files import read_data_digest
 from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from eval_jobs.types import Benchmark, Endpoint, EvalResult, Generation, SampleScore, SampleStatus, Suite
-from tests.evaluating import ask, evaluate_one, quiet, suite_of, write_jsonl
+from tests.commands import tracker
+from tests.evaluating import AT_ONCE, ask, evaluate_one, quiet, suite_of, write_jsonl
 from tests.fakes.openai_server import OpenAIServer, Reply
 from tests.requires import shared_data
+from tracker.cli.commands.to_set_up.doctor import command as doctor
 
 
 @pytest.fixture(scope="module")
 def evaluator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EvalScopeEvaluator]:
-    evaluator = EvalScopeEvaluator(tmp_path_factory.mktemp("benchmarks"))
+    evaluator = EvalScopeEvaluator(tmp_path_factory.mktemp("benchmarks"), retry_policy=AT_ONCE)
     yield evaluator
     evaluator.close()
 
@@ -91,6 +95,37 @@ def test_ids_survive_another_order_of_the_file_even_where_choices_are_shuffled(
     same, turned = ({s.prompt: s.sample_id for s in result.samples} for result in results)
     assert len(same) == 8
     assert same == turned
+
+
+def test_the_shown_prompt_is_the_one_that_a_server_gets(evaluator: EvalScopeEvaluator, tmp_path: Path) -> None:
+    choices = {"choices": ["dust", "gas", "ice", "rock"], "answer": 2}
+    for number, name in enumerate(("own", "mmlu/astronomy_test", "mmlu/astronomy_dev")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        rows = [{"question": f"What is comet {number}{letter} of?\nA comet has a tail.", **choices} for letter in "abc"]
+        write_jsonl(tmp_path / f"{name}.jsonl", rows)
+    columns = "Question,Best Answer,Correct Answers,Incorrect Answers\n"
+    (tmp_path / "truth").mkdir()
+    (tmp_path / "truth" / "TruthfulQA.csv").write_text(f"{columns}Is ice hot?,No,No; Never,Yes; Always; Often\n")
+    for adapter, data in (("exact", "own.jsonl"), ("truthful_qa", "truth"), ("choice", "own.jsonl"), ("mmlu", "mmlu")):
+        few_shot = 2 if adapter == "mmlu" else None
+        benchmark = Benchmark(name=adapter, adapter=adapter, data=str(tmp_path / data), few_shot=few_shot)
+        with OpenAIServer(lambda _: Reply(text=SAID)) as server:
+            first = ask(evaluator, server, benchmark, plan_id=f"shown-{adapter}").samples[0]
+        sent = [tuple((m["role"], m["content"]) for m in request.body["messages"]) for request in server.requests]
+        shown = evaluator.first_question(suite_of(benchmark))
+        target = shown.target if isinstance(shown.target, str) else " | ".join(shown.target)
+        assert shown.messages in sent
+        assert (shown.messages[-1][1], target) == (first.prompt, first.target)
+    config = tmp_path / "tracker.toml"
+    config.write_text(
+        '[run]\nname = "r"\noutput_dir = "out"\n[[benchmark]]\nbenchmark = "mmlu"\ndata = "mmlu"\nfew_shot = 2\n'
+    )
+    printed = "".join(f"--- {part}\n{text.rstrip()}\n" for part, text in (*shown.messages, ("target", target)))
+    assert tracker(tmp_path, "doctor", "--show-prompt", "mmlu") == printed
+    assert not list((tmp_path / ".tracker" / "work" / "runs").iterdir()), "nothing is left of it"
+    for name, options in (("mmlo", ["--config", str(config)]), ("mmlu", ["--json"])):
+        refused = CliRunner().invoke(doctor, ["--show-prompt", name, *options])
+        assert isinstance(refused.exception, ConfigError)
 
 
 # --- on vLLM

@@ -51,11 +51,14 @@ def test_runs_are_counted(project: Project) -> None:
     assert project[RUN].runs()["last_step"].tolist() == [600]
     assert project.runs(headlines=False)["headline"].tolist() == ["", ""]
     assert frame["headline"].tolist() == [headline(overview(one.reports, one.gaps)) for one in (OTHER, RECORDED)]
-    assert frame["best_step"].isna().all()
-    for run, step in zip(frame["run"], project.runs(best=True)["best_step"], strict=True):
+    assert project.runs(best=False)["best_step"].isna().all()
+    for run, step in zip(frame["run"], frame["best_step"], strict=True):
         best = best_of_run(run, project._runs.history)
         assert best is not None
         assert step == best.checkpoint.step
+    unknown = open_results(f"sqlite:///{project.place}/tracker.db").runs()
+    assert unknown["best_step"].isna().all(), "without the folder of the samples, all else is known"
+    assert unknown["headline"].tolist() == frame["headline"].tolist()
     assert (repr(project), repr(project[RUN])) == tuple(f"Project({project.place}: {n})" for n in ("all runs", RUN))
 
 

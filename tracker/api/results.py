@@ -81,7 +81,7 @@ class Project:
     def _repr_html_(self) -> str:
         from tracker.api.formats.html import SHOWN, shown_html
 
-        runs = self.runs(headlines=len(self._runs.runs()) <= SHOWN)
+        runs = self.runs(headlines=len(self._runs.runs()) <= SHOWN, best=False)
         return shown_html(self.place, runs.drop(columns="output_dir"))
 
     def __getitem__(self, runs: str | Sequence[str]) -> Project:
@@ -92,16 +92,15 @@ class Project:
         """
         return replace(self, _runs=self._runs.narrowed(runs))
 
-    def runs(self, *, headlines: bool = True, best: bool = False) -> DataFrame:
+    def runs(self, *, headlines: bool = True, best: bool = True) -> DataFrame:
         """Return the runs with their number of checkpoints, gaps, open losses and firing alerts.
 
         Args:
             headlines: also the finding of each run in one sentence. False is faster: hundreds of runs take seconds.
-            best: also the best checkpoint of each run, which reads its samples.
+            best: also its best checkpoint, from its samples; missing if their folder is unknown. False is faster.
 
         Raises:
-            ConfigError: the folder of the samples is unknown.
-            StoreError: samples are missing or damaged.
+            StoreError: samples are missing or damaged; `best=False` reads none.
         """
         return _frame(tables.read_runs(self._runs, headlines=headlines, best=best))
 

@@ -22,8 +22,8 @@ Step = TypeVar("Step", bound=OfStep)
 Table = tuple[TableDefinition, Rows]
 
 
-def read_runs(runs: ChosenRuns, *, headlines: bool = True, best: bool = False) -> Table:
-    """Return the table `runs`; `headlines` reads the verdicts of each, `best` its samples."""
+def read_runs(runs: ChosenRuns, *, headlines: bool = True, best: bool = True) -> Table:
+    """Return the table `runs`; `headlines` reads the verdicts of each, `best` its samples if their folder is known."""
     from tracker.domain.tables.recorded import RunParts, runs_table
 
     evaluations = runs.tables.evaluations(runs.names)
@@ -220,9 +220,8 @@ def _headlines(runs: ChosenRuns, gaps: Iterable[Gap]) -> Mapping[str, str]:
 def _best_steps(runs: ChosenRuns) -> Mapping[str, int]:
     from tracker.app.steps.best_of_run import best_of_run
 
-    runs.samples_dir()
-    found = {}
-    for run in runs.runs():
+    samples, found = runs.opened.place.samples_dir, dict[str, int]()
+    for run in runs.runs() if samples is not None and samples.is_dir() else ():
         best = best_of_run(run, runs.history)
         if best is not None:
             found[run] = best.checkpoint.step

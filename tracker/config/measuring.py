@@ -221,8 +221,7 @@ class ProbeSection(Section, LoadSettings):
     """Measure latency at every checkpoint."""
     reference: str = ""
     """Reference checkpoint for latency verdicts, measured alternately with each checkpoint: `first` (the run's
-    first checkpoint) or a path. Medians require `requests` >= 50, 95th percentiles >= 100 (each is sent twice). Empty:
-    each checkpoint is compared with earlier ones, and verdicts are `suspect` at most."""
+    first checkpoint) or a path. Empty: earlier checkpoints, and verdicts are `suspect` at most."""
 
     @field_validator("reference")
     @classmethod

@@ -5,8 +5,11 @@ check_benchmark(benchmark)           # its errors name file and line
 """
 
 import hashlib
+import re
 import string
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path, PurePath
 
 from eval_jobs import limits
@@ -14,7 +17,7 @@ from eval_jobs.errors import BadData
 from eval_jobs.evaluate.data.known_benchmarks import CHOICE, EXACT, OWN_ADAPTERS, check_name, few_shot_of, subsets_of
 from eval_jobs.evaluate.data.layouts import DATA_SUFFIXES, LAYOUTS, DatasetSplit, Layout, Row, evaluated
 from eval_jobs.evaluate.data.row_files import bad_row, read_rows, row_name
-from eval_jobs.evaluate.data.rows import Item, checked_row, choice_item, exact_item
+from eval_jobs.evaluate.data.rows import Item, checked_row, choice_item, exact_item, plain
 from eval_jobs.host.bounded.files import file_digest, open_regular
 from eval_jobs.host.bounded.json_text import TooLarge
 from eval_jobs.identity import content_hash
@@ -68,6 +71,25 @@ def check_benchmark(benchmark: Benchmark) -> tuple[str, ...]:
     return ()
 
 
+def benchmark_of_folder(folder: Path) -> Benchmark | None:
+    """Return the benchmark after which a folder is named, with `few_shot` 0 if it has no data for examples.
+
+    Raises:
+        BadData: its files are not those of that benchmark.
+    """
+    letters = re.sub(r"[\W_]", "", folder.resolve().name.lower())
+    adapter = next((name for name in LAYOUTS if name.replace("_", "") == letters), None)
+    if adapter is None:
+        return None
+    found = Benchmark(name=adapter, adapter=adapter, data=str(folder.absolute()))
+    with suppress(BadData):
+        check_benchmark(found)
+        return found
+    found = replace(found, few_shot=0)
+    check_benchmark(found)
+    return found
+
+
 def read_items(benchmark: Benchmark) -> tuple[Item, ...]:
     """Read the rows of an `exact` or `choice` file.
 
@@ -99,17 +121,19 @@ def _check_items(benchmark: Benchmark) -> tuple[str, ...]:
     """Check that no question has two answers, and that there are the chosen subsets; return what may be a mistake."""
     path = Path(benchmark.data or "")
     first: dict[str, tuple[int, str]] = {}
-    subsets, repeated = set(), []
+    asked, subsets, repeated = set(), set(), []
     for line, item in _numbered_items(benchmark):
         subsets.add(item.subset)
+        prompt = content_hash([item.subset, plain(item.question), *map(plain, item.choices)])
+        if prompt in asked:
+            repeated.append(line)
+        asked.add(prompt)  # with its choices in another order, a question is another prompt
         question, answer = map(content_hash, item.meaning())
         earlier, known = first.setdefault(question, (line, answer))
         if known != answer:
             raise bad_row(path, line, f"the question of {row_name(path)} {earlier} with another answer")
-        if len(first) > limits.ROWS.most:
+        if len(asked) > limits.ROWS.most:
             raise bad_row(path, line, str(TooLarge(limits.ROWS)))
-        if earlier != line:
-            repeated.append(line)
     _check_subsets(benchmark, subsets)
     if not repeated:
         return ()

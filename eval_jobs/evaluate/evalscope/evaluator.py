@@ -20,7 +20,7 @@ from eval_jobs.errors import EndpointFailed, EvaluatorDied, TrackerError
 from eval_jobs.evaluate.common import task_config
 from eval_jobs.evaluate.common.child_process import ChildProcess
 from eval_jobs.evaluate.common.outputs import Outputs
-from eval_jobs.evaluate.common.parse import metric_name, token_sum
+from eval_jobs.evaluate.common.parse import Planned, metric_name, token_sum
 from eval_jobs.evaluate.common.plan_folders import ChildEvaluator
 from eval_jobs.evaluate.common.protocol import Message, RetryPolicy, error_of
 from eval_jobs.evaluate.data.dataset_cache import open_cached_dataset
@@ -29,7 +29,7 @@ from eval_jobs.evaluate.data.layouts import CachedDataset
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.ports import ShowProgress
 from eval_jobs.records.progress import BenchmarkCount, Progress, Stage
-from eval_jobs.types import Benchmark, Endpoint, EvalResult, Suite
+from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EngineKind, EvalResult, Suite
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +84,19 @@ class EvalScopeEvaluator(ChildEvaluator):
         except TrackerError as error:
             outcomes |= dict.fromkeys((task.benchmark.name for task in tasks), error)
         return tuple(outcomes[benchmark.name] for benchmark in suite.benchmarks)
+
+    def first_question(self, suite: Suite) -> Planned:
+        """Return the first question of the suite's only benchmark, rendered to be sent, or raise why there is none."""
+        info = EngineInfo(name=EngineKind.REMOTE, version="", load_method="remote", load_s=0.0, log="")
+        nobody = Endpoint(base_url="http://127.0.0.1:1/v1", model="nobody", api_key_env="", info=info)
+        folder = self.work_dir / "runs" / task_config.run_folder(suite.benchmarks[0], suite, nobody.model)
+        # The questions are written down before the first request, which fails.
+        (outcome,) = self.evaluate(suite, nobody, plan_id=nobody.model, progress=lambda _: None)
+        planned = Outputs(folder, "").planned
+        self.forget(nobody.model)
+        if not planned and isinstance(outcome, TrackerError):
+            raise outcome
+        return planned[0]
 
     def _logs(self, endpoint: Endpoint) -> str:
         server = f", server log: {endpoint.info.log}" if endpoint.info.log else ""

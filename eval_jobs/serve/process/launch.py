@@ -61,7 +61,7 @@ BATCH_INVARIANT = "VLLM_BATCH_INVARIANT"
 """Makes vLLM use kernels whose results do not depend on the batch. A value in the worker's environment decides."""
 
 LAUNCHERS = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.launchers.api_server.entry")
-"""Modules of vLLM that start the server. The first is deprecated since 0.31; 0.32 has both."""
+"""Modules of vLLM that start the server. The first is deprecated since 0.31; 0.33 has both."""
 
 RUNTIME_ADAPTERS: Mapping[str, str] = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
 """Enables the routes that load adapters; `tracker_worker/gate.py` restricts them to requests with our key."""

@@ -2,7 +2,7 @@
 
 from packaging.version import InvalidVersion, Version
 
-TESTED_VLLM = ("0.27", "0.32")
+TESTED_VLLM = ("0.27", "0.33")
 """First and last minor version."""
 
 

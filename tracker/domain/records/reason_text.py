@@ -307,11 +307,11 @@ def _short_history(earlier: int, needed: int) -> str:
 def _few_requests(verdict: types.LatencyVerdict, needed: int) -> str:
     requests = verdict.requests
     if verdict.method is types.LatencyMethod.HISTORY:
-        return f"{requests} requests timed, {needed} required: raise probe.requests to {needed}"
+        return f"timed, not judged: {requests} requests, {needed} required; raise probe.requests to {needed}"
     if requests >= needed:
         half = "from one half of the load, because too many requests of the other half failed"
         return f"almost all {requests} pairs of requests are {half}"
-    return f"{requests} pairs of requests timed, {needed} required: raise probe.requests to {needed // 2}"
+    return f"timed, not judged: {requests} pairs, {needed} required; raise probe.requests to {needed // 2}"
 
 
 def _against_reference(verdict: types.LatencyVerdict, reason: reasons.AgainstReference) -> str:

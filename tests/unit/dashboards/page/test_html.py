@@ -21,7 +21,7 @@ from tracker.domain.overview.run import SYMBOLS
 from tracker.domain.records.calibration import NoiseAspect, NoiseOfRun, OutOfRange
 from tracker.domain.records.display import clean
 from tracker.domain.records.policy import Phase
-from tracker.domain.records.reasons import Failed
+from tracker.domain.records.reasons import Failed, FewRequests
 from tracker.domain.records.types import VerdictWord
 
 RUN = forgetting_run()
@@ -231,7 +231,13 @@ def test_a_run_without_findings_losses_and_latency_verdicts_has_no_empty_tables(
     html = html_of(run_data(RUN))
     assert 'class="judged"' not in html
     assert "#incidents" not in html
-    assert html_of(run_data(judged_run())).count('class="judged"') == 4
+    run = judged_run()
+    assert html_of(run_data(run)).count('class="judged"') == 4
+    few = [replace(verdict, reason=FewRequests(needed=200), requests=32) for verdict in run.reports[-1].latency]
+    reports = (*run.reports[:-1], replace(run.reports[-1], latency=tuple(few)))
+    html = html_of(run_data(replace(run, reports=reports)))
+    assert html.count('class="judged"') == 3
+    assert html.count("p50 and p95 of load default: timed, not judged: ") == 1
 
 
 def test_the_p_without_jitter_is_shown_in_the_evidence_alone() -> None:

@@ -4,6 +4,7 @@ from datetime import timedelta
 from dashboards.views.latency_verdicts import LatencyVerdictRow, LatencyVerdicts, latency_verdicts
 from tests.judged_run import judged_run
 from tests.records import forgetting_run
+from tracker.domain.records.reasons import FewRequests
 from tracker.domain.records.types import LatencyMethod, Report, VerdictWord
 
 REPORTS = judged_run().reports
@@ -73,6 +74,27 @@ def test_what_was_not_compared_has_no_numbers() -> None:
     )  # fmt: skip
     row = _found(replace(newest, latency=(nothing,))).newest[0]
     assert (row.ratio, row.interval, row.p, row.against) == ("-", "", "-", "-")
+
+
+def test_what_cannot_be_judged_is_a_sentence_for_each_load_and_no_row() -> None:
+    newest = REPORTS[-1]
+    few = [
+        replace(
+            v, reason=FewRequests(needed=100 if v.quantile == 0.5 else 200), method=LatencyMethod.HISTORY, requests=32
+        )
+        for v in newest.latency
+    ]
+    found = _found(replace(newest, latency=(*few, replace(few[1], load="long"))))
+    assert found.newest == ()
+    said = "timed, not judged: 32 requests, {0} required; raise probe.requests to {0}."
+    assert found.unjudged == (
+        f"p50 and p95 of load default: {said.format(100)}",
+        f"p95 of load long: {said.format(200)}",
+    )
+    half = [one if one.quantile == 0.95 else before for one, before in zip(few, newest.latency, strict=True)]
+    mixed = _found(replace(newest, latency=tuple(half)))
+    assert [row.subject for row in mixed.newest] == ["TTFT p50", "TPOT p50", "E2E p50"]
+    assert mixed.unjudged == (f"p95 of load default: {said.format(200)}",)
 
 
 def test_a_step_that_was_judged_again_shows_its_newest_verdicts() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -16,6 +17,7 @@ from tracker.cli.tables.findings import conclusion, findings_table
 from tracker.config import Config, load_config
 from tracker.domain.readiness.finding import Finding, FindingSide, exit_code
 from tracker.domain.readiness.training.memory import Offload, Zero
+from tracker.domain.records.display import clean_lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +33,12 @@ class Examination:
     zero: str | None
     offload: str | None
     workers: int | None
+    show_prompt: str | None
 
     def check(self) -> None:
         """Raise ConfigError if something is asked for of the side that is not checked."""
+        if self.show_prompt is not None and (self.as_json or self.side is not None):
+            raise ConfigError("--show-prompt takes no --json and no --for", hint="omit them")
         if self.side == FindingSide.TRAINING and self.checkpoint is not None:
             raise ConfigError("--for training checks no CHECKPOINT", hint="name the model of a training with --model")
         of_training = (self.model, self.gpus, self.zero, self.offload, self.workers)
@@ -61,6 +66,7 @@ class Examination:
 @click.option("--zero", type=click.Choice([str(one.value) for one in Zero]), help="Only this ZeRO stage.")
 @click.option("--offload", type=click.Choice([str(one) for one in Offload]), help="What host memory holds.")
 @click.option("--workers", type=click.IntRange(min=0), metavar="COUNT", help="Data loader workers per rank.")
+@click.option("--show-prompt", metavar="BENCHMARK", help="Only print its first prompt, as sent.")
 @json_option(tuple[Finding, ...])
 @asked_as(Examination)
 def command(asked: Examination) -> int:
@@ -71,6 +77,9 @@ def command(asked: Examination) -> int:
     it may be slow or fail.
     """
     asked.check()
+    if asked.show_prompt is not None:
+        _show_prompt(load_config(asked.config_path), asked.show_prompt)
+        return 0
     config = _config(asked)
     findings = () if config is None or asked.side == FindingSide.TRAINING else _of_evaluation(config, asked.checkpoint)
     if asked.side != FindingSide.EVALUATION:
@@ -85,6 +94,22 @@ def command(asked: Examination) -> int:
     else:
         _print(findings)
     return exit_code(findings)
+
+
+def _show_prompt(config: Config, name: str) -> None:
+    from eval_jobs.evaluate.common.protocol import RetryPolicy
+    from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
+    from tracker.wiring.project import Project
+
+    suite = Project(config).suite()
+    chosen = tuple(one for one in suite.benchmarks if one.name == name and one.program is None)
+    if not chosen:
+        raise ConfigError(f"cannot show a prompt of {name!r}", hint="choose a benchmark that EvalScope evaluates")
+    with closing(EvalScopeEvaluator(config.run.work_dir, retry_policy=RetryPolicy(broken_s=()))) as evaluator:
+        found = evaluator.first_question(replace(suite, benchmarks=chosen))
+    target = found.target if isinstance(found.target, str) else " | ".join(found.target)
+    for what, text in (*found.messages, ("target", target)):
+        click.echo("\n".join((f"--- {what}", *clean_lines(text))))
 
 
 def _config(asked: Examination) -> Config | None:

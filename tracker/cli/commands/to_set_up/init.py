@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import click
 from rich.console import Console
 
 from eval_jobs.errors import BadData, ConfigError, EvaluateError, TrackerError
-from eval_jobs.evaluate.data.files import check_benchmark, read_items
+from eval_jobs.evaluate.data.files import benchmark_of_folder, check_benchmark, read_items
 from eval_jobs.evaluate.data.held_out import read_held_out
 from eval_jobs.evaluate.data.prompt_lengths import read_prompt_lengths
 from eval_jobs.host.storage import written
@@ -28,7 +29,7 @@ from tracker.adapters.checkpoints.folder.runs import (
 from tracker.cli.options import config_option
 from tracker.cli.settings_text import Values, commented_toml
 from tracker.config import DEFAULT_NAME
-from tracker.domain.checkpoints.listing import RawKind
+from tracker.domain.checkpoints.listing import RawKind, is_training_data
 from tracker.domain.checkpoints.raw_state import CONFIG_HINT
 from tracker.domain.readiness.proposal import longest_tokens, run_name, serve_values, suite_values
 from tracker.domain.readiness.surroundings import empty_finding
@@ -42,7 +43,7 @@ HELD_OUT = "held-out.jsonl"
 @click.command("init")
 @click.argument("folder", type=click.Path(path_type=Path))
 @config_option
-@click.option("--data", multiple=True, type=click.Path(path_type=Path), help="JSONL file with questions; repeatable.")
+@click.option("--data", multiple=True, type=click.Path(path_type=Path), help="JSONL file or data folder; repeatable.")
 @click.option("--name", help="Name of the run. Default: the folder's, or its parent's if generic.")
 @click.option("--force", is_flag=True, help="Overwrite an existing configuration.")
 @click.option("--yes", is_flag=True, help="Accept questions of training data or a download, or a FOLDER above a run.")
@@ -61,7 +62,7 @@ def command(
     if not (found.runs or yes):
         demand_output_folder(found.path)
     refused: list[str] = []
-    given = tuple(_benchmark(path, config_path) for path in data) or _guessed(found, config_path, refused)
+    given = [one for path in data for one in _given(path, refused)] or _guessed(found.data, refused)
     benchmarks = _named_apart(given, config_path) or (_offered(found, config_path, refused, is_accepted=yes),)
     model, engine = _model(found), _engine()
     base = _base(found)
@@ -79,6 +80,7 @@ def command(
     _explain(found, config_path, benchmarks, refused)
 
 
+_DATA_HINT = "name a folder like its benchmark, such as gsm8k, or write JSONL files with questions and answers"
 _BESIDE = "not named like the checkpoints; evaluate it with `tracker evaluate FOLDER`"
 _RAW = {
     RawKind.TORCH: "torch.save files",
@@ -87,39 +89,56 @@ _RAW = {
 }
 
 
-def _benchmark(path: Path, config_path: Path) -> Values:
-    """Return the settings for one data file, whose kind is detected from its rows."""
+def _given(path: Path, refused: list[str]) -> list[Benchmark]:
+    """Return the benchmark of a file or folder, or those of the files and folders in a folder."""
+    known = benchmark_of_folder(path) if path.is_dir() else _benchmark(path)
+    if known is not None:
+        return [known]
+    parts = [*path.glob("[!.]*/"), *(file for file in path.glob("[!.]*.jsonl") if not is_training_data(file.name))]
+    found = _guessed(sorted(parts), refused)
+    if not found:
+        raise BadData("; ".join((f"no benchmark in {path}", *refused[-3:])), hint=_DATA_HINT)
+    return found
+
+
+def _benchmark(path: Path) -> Benchmark:
+    """Return the benchmark of one data file, whose kind is detected from its rows, or of one benchmark's folder."""
+    if path.is_dir():
+        if known := benchmark_of_folder(path):
+            return known
+        raise BadData(f"{path}: not named like a known benchmark", hint=_DATA_HINT)
     found = Benchmark(name=path.stem, adapter="choice", data=str(path.absolute()))
     try:
         read_items(found)
     except BadData:
         found = replace(found, adapter="exact")
     check_benchmark(found)
-    return {"benchmark": found.adapter, "data": _relative(path, config_path)}
+    return found
 
 
-def _guessed(found: FoundFolder, config_path: Path, refused: list[str]) -> tuple[Values, ...]:
-    """Return the benchmarks of the files that have questions; `refused` gets the reason of each other one."""
+def _guessed(paths: Iterable[Path], refused: list[str]) -> list[Benchmark]:
+    """Return the benchmarks of those paths that are some; `refused` gets the reason of each other one."""
     guessed = []
-    for path in found.data:
+    for path in paths:
         try:
-            guessed.append(_benchmark(path, config_path))
+            guessed.append(_benchmark(path))
         except EvaluateError as error:  # some other JSONL file
             refused.append(error.message)
-    return tuple(guessed)
+    return guessed
 
 
-def _named_apart(benchmarks: tuple[Values, ...], config_path: Path) -> tuple[Values, ...]:
-    """Return the benchmarks; one whose file is called like that of an earlier one gets a name of its own."""
+def _named_apart(benchmarks: Iterable[Benchmark], config_path: Path) -> tuple[Values, ...]:
+    """Return the benchmarks' settings; one that is called like an earlier one gets a name of its own."""
     named: dict[str, Values] = {}
-    for values in benchmarks:
-        path = config_path.absolute().parent / str(values["data"])
-        name = path.stem
+    for one in benchmarks:
+        path, name = Path(str(one.data)), one.name
         if name in named:
             name = f"{path.resolve().parent.name}-{name}"
         while name in named:
             name += "-2"
-        named[name] = values if name == path.stem else {**values, "name": name}
+        examples = {} if one.few_shot is None else {"few_shot": one.few_shot}
+        values = {"benchmark": one.adapter, "data": _relative(path, config_path), **examples}
+        named[name] = values if name == one.name else {**values, "name": name}
     return tuple(named.values())
 
 

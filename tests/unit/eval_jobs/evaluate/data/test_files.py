@@ -8,7 +8,7 @@ import pytest
 
 from eval_jobs import limits
 from eval_jobs.errors import BadData
-from eval_jobs.evaluate.data.files import check_benchmark, read_data_digest, read_items
+from eval_jobs.evaluate.data.files import benchmark_of_folder, check_benchmark, read_data_digest, read_items
 from eval_jobs.types import Benchmark
 
 
@@ -184,8 +184,11 @@ def test_the_choices_decide_whether_a_question_is_the_same(tmp_path: Path) -> No
     choice = Benchmark(name="b", adapter="choice", data=str(tmp_path / "a.jsonl"))
     jsonl(tmp_path / "a.jsonl", [red, red | {"choices": ["rose", "grass"], "answer": "A"}])
     assert check_benchmark(choice) == ()
-    jsonl(tmp_path / "a.jsonl", [red, red | {"choices": ["rose", "sky"], "answer": "A"}])
-    assert check_benchmark(choice) == (f"1 rows of {tmp_path}/a.jsonl repeat an earlier one, first in line 2",)
+    shuffled = red | {"choices": ["rose", "sky"], "answer": "A"}
+    jsonl(tmp_path / "a.jsonl", [red, shuffled])
+    assert check_benchmark(choice) == ()
+    jsonl(tmp_path / "a.jsonl", [red, shuffled, shuffled | {"choices": ["rose ", "sky"]}])
+    assert check_benchmark(choice) == (f"1 rows of {tmp_path}/a.jsonl repeat an earlier one, first in line 3",)
     jsonl(tmp_path / "a.jsonl", [red, red | {"choices": ["rose", "sky"]}])
     with pytest.raises(BadData, match="line 2: the question of line 1 with another answer"):
         check_benchmark(choice)
@@ -194,6 +197,22 @@ def test_the_choices_decide_whether_a_question_is_the_same(tmp_path: Path) -> No
 def test_repeated_rows_are_said(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "a.jsonl", [GOOD] * 9)
     assert check_benchmark(exact(path)) == (f"8 rows of {path} repeat an earlier one, first in line 2, 3, 4, 5, 6",)
+
+
+def test_a_folder_is_the_benchmark_after_which_it_is_named(tmp_path: Path) -> None:
+    solved, exam = {"question": "2+2=", "answer": "#### 4"}, {"question": "2+2=", "choices": ["3", "4"], "answer": 1}
+    for folder, names, row, found in (
+        ("GSM-8K", ["test.jsonl", "train.jsonl", "notes.jsonl"], solved, ("gsm8k", None)),
+        ("mmlu", ["law_test.jsonl"], exam, ("mmlu", 0)),
+        ("mine", ["law_test.jsonl"], exam, None),
+    ):
+        for name in names:
+            jsonl(tmp_path / folder / name, [row])
+        known = benchmark_of_folder(tmp_path / folder)
+        assert (known and (known.adapter, known.few_shot)) == found, folder
+    jsonl(tmp_path / "gsm8k" / "test.jsonl", [GOOD])
+    with pytest.raises(BadData, match=r"gsm8k/test\.jsonl, line 1: `answer` has no `#### result`"):
+        benchmark_of_folder(tmp_path / "gsm8k")
 
 
 def test_a_data_folder_with_a_broken_link_is_refused_because_a_part_is_missing(tmp_path: Path) -> None:

@@ -124,6 +124,32 @@ def test_files_of_one_name_have_names_of_their_own_and_a_run_is_never_called_lik
     assert settings(project)["benchmark"] == found["benchmark"]
 
 
+def test_a_data_folder_is_the_files_of_one_benchmark_or_of_several(tmp_path: Path) -> None:
+    files = {
+        "eval/colors.jsonl": {"question": "Which is red?", "choices": ["sky", "rose"], "answer": "B"},
+        "eval/sums.jsonl": {"question": "2+2=", "answer": 4},
+        "eval/train_sums.jsonl": {"question": "2+3=", "answer": 5},
+        "eval/notes.jsonl": {"note": "to do"},
+        "eval/gsm8k/test.jsonl": {"question": "2+2=", "answer": "2+2 #### 4"},
+        "exam/gsm8k/test.jsonl": {"question": "3+2=", "answer": "3+2 #### 5"},
+        "exam/gsm8k/train.jsonl": {"question": "4+2=", "answer": "4+2 #### 6"},
+        "none/notes.jsonl": {"note": "to do"},
+    }
+    for name, row in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(json.dumps(row) + "\n")
+    said = tracker(tmp_path, "init", "out", "--data", "eval", "--data", "exam")
+    assert "skips  eval/notes.jsonl, line 1: missing" in said.replace(f"{tmp_path}/", "")
+    assert settings(tmp_path)["benchmark"] == [
+        {"benchmark": "choice", "data": "eval/colors.jsonl"},
+        {"benchmark": "gsm8k", "data": "eval/gsm8k", "few_shot": 0},
+        {"benchmark": "exact", "data": "eval/sums.jsonl"},
+        {"benchmark": "gsm8k", "data": "exam/gsm8k", "name": "exam-gsm8k"},
+    ]
+    refused = run_tracker(tmp_path, "init", "out", "--force", "--data", "none")
+    assert (refused.returncode, "no benchmark in none; " in refused.stderr) == (2, True)
+
+
 def settings(folder: Path) -> dict[str, Any]:
     return tomllib.loads((folder / "tracker.toml").read_text())
 

@@ -124,7 +124,7 @@ def test_no_verdict_from_too_few_pairs() -> None:
     assert found[LatencyMetric.E2E, 0.5].word is VerdictWord.REGRESSED
     assert found[LatencyMetric.E2E, 0.95].word is VerdictWord.INCONCLUSIVE
     assert found[LatencyMetric.E2E, 0.95].ratio is None
-    assert "150 pairs of requests timed, 200 required: raise probe.requests to 100" in (
+    assert "150 pairs, 200 required; raise probe.requests to 100" in (
         latency_reason_text(found[LatencyMetric.E2E, 0.95])
     )
     assert words(replace(slow, reference_probes=(_cut(slow, 99),))) == {VerdictWord.INCONCLUSIVE}
@@ -256,7 +256,7 @@ def test_too_few_requests_say_how_many_are_needed() -> None:
     [record] = quiet_alone(1, requests=32)
     found = judged(record)
     assert words(record) == {VerdictWord.INCONCLUSIVE}
-    assert "32 requests timed, 100 required: raise probe.requests to 100" in latency_reason_text(
+    assert "timed, not judged: 32 requests, 100 required; raise probe.requests to 100" in latency_reason_text(
         found[LatencyMetric.E2E, 0.5]
     )
     assert "raise probe.requests to 200" in latency_reason_text(found[LatencyMetric.E2E, 0.95])
