@@ -15,8 +15,8 @@ from tracker.domain.records.display import one_line
 
 PATH = click.Path(path_type=Path)
 WITHIN_S = 300.0
-_STARTS = {"watch": "`tracker watch`", "worker": "`tracker worker`", "agent": "`tracker watch`, which starts it"}
 """One pass of a watcher may copy and hash a large checkpoint."""
+_STARTS = {"watch": "`tracker watch`", "worker": "`tracker worker`", "agent": "`tracker watch`, which starts it"}
 
 
 @click.command("health")
@@ -36,17 +36,24 @@ _STARTS = {"watch": "`tracker watch`", "worker": "`tracker worker`", "agent": "`
 def command(*, kind: str, config_path: Path | None, work_dir: Path | None, within_s: float, as_json: bool) -> None:
     """Check that the watcher, a worker or the agent is alive. Exit code 0: alive; 4: gone, stopped or stuck.
 
-    Checks processes of this machine or container only. A process that waits for a database, MLflow or a slow
+    Checks processes of this machine or container only: the watcher and the agent of the run of tracker.toml, or, with
+    --work-dir, of every run; workers serve every run. A process that waits for a database, MLflow or a slow
     model is alive; its activity is printed.
     """
+    run = None
     if work_dir is None:
         from tracker.config import DEFAULT_NAME, load_config  # here: slow to import (half a second)
 
-        work_dir = load_config(config_path or Path(DEFAULT_NAME)).run.work_dir
-    found = lives(work_dir, kind, SystemClock())
+        settings = load_config(config_path or Path(DEFAULT_NAME)).run
+        work_dir, run = settings.work_dir, settings.name
+    every = lives(work_dir, kind, SystemClock())
+    found = [life for life in every if run is None or life.run in ("", run)]
     if not found:
+        of_run = "" if run is None or kind == "worker" else f" for run {run}"
+        others = ", ".join(f"{one_line(life.run)} (process {life.pid})" for life in every)
         raise NoSignOfLife(
-            f"no `tracker {kind}` is running with the work folder {work_dir}",
+            f"no `tracker {kind}` is running{of_run} with the work folder {work_dir}"
+            + (f"; other runs: {others}" if others else ""),
             hint=f"start {_STARTS[kind]}, or pass its work folder: `tracker health {kind} --work-dir FOLDER`",
         )
     for life in found:

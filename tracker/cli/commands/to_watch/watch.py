@@ -86,7 +86,7 @@ def command(
         training_ended=training_ended,
         curves=TrainerCurves(_command_of(pid)),
         must_be_ready=until_idle,
-        sign=SignOfLife(project.config.run.work_dir, "watch", SystemClock()),
+        sign=SignOfLife(project.config.run.work_dir, "watch", SystemClock(), run=project.config.run.name),
         launcher=project.workers(workers, on_news=lambda: session.wake()),  # noqa: PLW0108 - it is replaced
         agent_of=lambda present: present.agents(int(agent_mode == "on"), on_news=lambda: session.wake()),  # noqa: PLW0108
     )
