@@ -7,6 +7,7 @@ from pathlib import Path
 from eval_jobs import limits
 from eval_jobs.host.bounded.files import read_bytes
 from eval_jobs.host.bounded.json_text import parse_json
+from eval_jobs.host.masking import ONCE
 from eval_jobs.types import Checkpoint
 from tracker.adapters.trainer_files.documents import read_documents
 from tracker.domain.checkpoints.listing import TRAINER_STATE
@@ -60,7 +61,7 @@ def _state(path: Path) -> dict[str, object]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        log.warning("cannot read training curves from %s: %s", path, error)
+        log.warning("cannot read training curves from %s: %s", path, error, extra=ONCE)
         return {}
     if isinstance(document, dict):
         return document

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from eval_jobs.host.masking import ONCE
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.app.steps.curves import curves_at
 from tracker.app.steps.screening import Reports, plans_of_rest, whole_record
@@ -150,4 +151,5 @@ def warn_of_baseline(record: EvalRecord, run_context: RunContext, policy: Policy
             ", ".join(lacking),
             pinned.run_id,
             pinned.step,
+            extra=ONCE,
         )

@@ -9,11 +9,11 @@ from pathlib import Path
 from rich.console import Console
 
 from eval_jobs.host.clock import SystemClock
+from eval_jobs.host.masking import ONCE
 from eval_jobs.ports import Launcher, QueueStatus
 from eval_jobs.records.progress import progress_text
 from tracker.api.acting import evaluate_here, pinned_at
 from tracker.app.commands.once import EvaluatedOnce
-from tracker.cli.tables.findings import findings_table
 from tracker.cli.tables.progress_bars import LiveProgress
 from tracker.domain.overview.ending import Ending, RunStep, Totals, ending, totals_of
 from tracker.domain.readiness.finding import Finding, Level, demand_ready, errors_in
@@ -37,14 +37,9 @@ def findings_of(project: Project, checkpoint: str, *, has_engine: bool) -> tuple
 
 
 def check_ready(
-    project: Project,
-    console: Console,
-    checkpoint: str | None = None,
-    *,
-    has_engine: bool = True,
-    must_be_ready: bool = True,
-) -> None:
-    """Print findings about the evaluation of a checkpoint, by default of the newest one of the run.
+    project: Project, checkpoint: str | None = None, *, has_engine: bool = True, must_be_ready: bool = True
+) -> tuple[Finding, ...]:
+    """Log findings about the evaluation of a checkpoint, by default of the newest one of the run; return the errors.
 
     Raises:
         ConfigError: every evaluation, or every answer of a benchmark, would fail, and `must_be_ready` is set.
@@ -53,13 +48,15 @@ def check_ready(
         findings = examine(project, has_engine=has_engine)
     else:
         findings = findings_of(project, checkpoint, has_engine=has_engine)
-    shown = [one for one in findings if one.level is Level.WARNING]
-    if not must_be_ready:
-        shown += errors_in(findings)
-    if shown:
-        console.print(findings_table(shown))
+    for one in findings:
+        if one.level is Level.WARNING:
+            log.warning("%s", one, extra=ONCE)
+    errors = errors_in(findings)
     if must_be_ready:
         demand_ready(findings)
+    for one in errors:
+        log.warning("%s", one)
+    return errors
 
 
 def evaluate_now(
@@ -79,7 +76,7 @@ def evaluate_now(
         ConfigError: it cannot be evaluated with these settings.
         StoreError: the results cannot be stored.
     """
-    check_ready(project, console, checkpoint)
+    check_ready(project, checkpoint)
     pinned = pinned_at(project, checkpoint, run_id, step=step)
     with LiveProgress(console, "starting", SystemClock().monotonic_s) as live:
         name = f"step {pinned.step}"

@@ -4,7 +4,11 @@ import logging
 import os
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from types import TracebackType
+from typing import TextIO
 
 import click
 
@@ -26,21 +30,79 @@ class CleanFormatter(logging.Formatter):
 
 
 class RepeatFilter(logging.Filter):
-    """Drops a message that equals the one before it; the 10th, 100th and so on are logged with their number."""
+    """Drops a message that equals the one before it; the 10th, 100th and so on are logged with their number.
+
+    One with `ONCE` is logged once, whatever is logged in between.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._last, self._count = "", 0
+        self._said: set[str] = set()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether to log the record."""
         message = record.getMessage()
+        if getattr(record, "is_once", False):
+            is_new = message not in self._said
+            self._said.add(message)
+            return is_new
         self._count = self._count + 1 if message == self._last else 1
         self._last = message
         is_logged = str(self._count).rstrip("0") == "1"
         if is_logged and self._count > 1:
             record.msg, record.args = f"{message} ({self._count:,} times)", ()
         return is_logged
+
+
+class TimedLines:
+    """A text stream that begins every line with the time, in UTC."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._is_at_start = True
+        self.encoding, self.errors = stream.encoding, stream.errors
+
+    def write(self, text: str) -> int:
+        """Write text, each of its lines with the time of this call."""
+        now, lines = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} ", text.split("\n")
+        for number, line in enumerate(lines):
+            if line and (number or self._is_at_start):
+                lines[number] = now + line
+        if text:
+            self._is_at_start = text.endswith("\n")
+        return self._stream.write("\n".join(lines))
+
+    def flush(self) -> None:
+        """Flush the stream."""
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        """Return False."""
+        return False
+
+    def fileno(self) -> int:
+        """Return the descriptor of the stream."""
+        return self._stream.fileno()
+
+
+@contextmanager
+def timed_lines(*, output: bool = True) -> Iterator[None]:
+    """Begin each line of stderr, and with `output` of stdout, with the time where it is no terminal.
+
+    For commands that log for long. After an error this stays, because the error is the last line of the log.
+    """
+    before = sys.stdout, sys.stderr
+    if output and not sys.stdout.isatty():
+        sys.stdout = TimedLines(sys.stdout)
+    if not sys.stderr.isatty():
+        sys.stderr = TimedLines(sys.stderr)
+    handlers = [one for one in logging.getLogger().handlers if isinstance(one, logging.StreamHandler)]
+    for handler in handlers:
+        if handler.stream is before[1] and not (handler.formatter and handler.formatter.usesTime()):
+            handler.setStream(sys.stderr)
+    yield
+    sys.stdout, sys.stderr = before
 
 
 def printable(text: str) -> str:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from eval_jobs.evaluate.data.files import check_benchmark, read_data_digest
 from eval_jobs.execute.launch.local import LocalProgram, LocalWorkers
 from eval_jobs.host.clock import SystemClock
+from eval_jobs.host.masking import ONCE
 from eval_jobs.host.paths import canonical
 from eval_jobs.host.plugins import find_plugin
 from eval_jobs.host.storage import write_error
@@ -37,6 +38,7 @@ from tracker.adapters.secrets import read_secret, take_out
 from tracker.adapters.tracking.no_tracking import NoTracking
 from tracker.app.health.settings import AgentSettings
 from tracker.config import Config
+from tracker.domain.readiness.checks import odd_rows
 from tracker.ports import Alerting, Lead, Notifier, Pins, Tracking
 from tracker.wiring.checkpoints import open_source
 from tracker.wiring.mlflow import Mlflow
@@ -177,7 +179,7 @@ class Project:
         for benchmark in suite.benchmarks:
             if benchmark.program is None:  # else its evaluator reports errors
                 for note in check_benchmark(benchmark):
-                    log.warning("benchmark %s: %s", benchmark.name, note)
+                    log.warning("%s", odd_rows(benchmark, note), extra=ONCE)
         return suite
 
     @cached_property

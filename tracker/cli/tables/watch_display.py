@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.text import Text
 
 from eval_jobs.queue_types import QueueState
-from eval_jobs.records.progress import progress_text
-from eval_jobs.types import EngineKind, EvalPlan
+from eval_jobs.records.progress import Progress, progress_text
+from eval_jobs.types import Checkpoint, EngineKind, EvalPlan
 from tracker.app.world import MeasurementPlan, Tick
 from tracker.cli.tables.calibration import repetitions
 from tracker.cli.tables.progress_bars import LiveProgress
@@ -22,7 +22,7 @@ from tracker.domain.checkpoints.watching import Leader
 from tracker.domain.overview.ending import Ending
 from tracker.domain.overview.run import skipped_text
 from tracker.domain.records.calibration import Calibration
-from tracker.domain.records.display import count_text, names_text, one_line
+from tracker.domain.records.display import count_text, duration_text, names_text, one_line
 from tracker.domain.records.types import Report
 
 _MAX_WAITING = 5
@@ -38,6 +38,11 @@ class WatchDisplay:
         self._leader: Leader | None = None
         self.unsent = 0
         """Results that wait for MLflow, as of the last pass."""
+        self.evaluation_s: float | None = None
+        """Usual time of one evaluation with the present settings; None: unknown, and no time left is shown."""
+        self._welcome: list[tuple[str, str, str]] = []
+        self._known: set[tuple[str, int, str]] = set()
+        """Run, step and digest of the checkpoints that were printed."""
         self._is_paused = False
         self._progress = LiveProgress(console, "scanning for checkpoints", monotonic_s)
 
@@ -62,19 +67,23 @@ class WatchDisplay:
         self.event("workers", f"none here; run `tracker worker --config {config_path}` on a machine that has {folder}")
 
     def welcome(self, config: Config, measurement: MeasurementPlan) -> None:
-        """Print what is watched and how it is measured; from now on with these settings."""
+        """Print what is watched and how it is measured, later only what is new; from now on with these settings."""
         self._config = config
         names = ", ".join(b.name for suite in measurement.suites for b in suite.benchmarks)
         pattern = f" for {config.watch.pattern}" if config.watch.pattern else ""
-        self.event("watching", f"{config.run.output_dir}{pattern}")
-        self.event("scoring", f"{names} with {measurement.serve.engine_name}")
+        lines = [
+            ("watching", f"{config.run.output_dir}{pattern}", "dim"),
+            ("scoring", f"{names} with {measurement.serve.engine_name}", "dim"),
+        ]
         if measurement.serve.trust_remote_code and measurement.serve.engine is not EngineKind.REMOTE:
-            what = "executing Python code from checkpoints (serve.trust_remote_code)"
-            self.event("warning", what, style="yellow")
+            lines.append(("warning", "executing Python code from checkpoints (serve.trust_remote_code)", "yellow"))
         if config.watch.allow_pickle:
-            what = "unpickling weights, which can execute code (watch.allow_pickle)"
-            self.event("warning", what, style="yellow")
-        self.event("state", f"{config.run.state_dir} (Ctrl-C stops; the next start continues)")
+            lines.append(("warning", "unpickling weights, which can execute code (watch.allow_pickle)", "yellow"))
+        lines.append(("state", f"{config.run.state_dir} (Ctrl-C stops; the next start continues)", "dim"))
+        for line in lines:
+            if line not in self._welcome:
+                self.event(*line)
+        self._welcome = lines
 
     def event(self, word: str, text: str, style: str = "dim") -> None:
         """Print one event."""
@@ -145,11 +154,15 @@ class WatchDisplay:
             self.event("", f"provisional: {which} not evaluated yet")
 
     def _found(self, passed: Tick) -> None:
-        for checkpoint in passed.checkpoints:
+        new = [one for one in passed.checkpoints if _identity_of(one) not in self._known]
+        self._known.update(map(_identity_of, new))
+        for checkpoint in new:
             unit = unit_of(checkpoint.source_uri, checkpoint.step)
             at = f"{self._of_run(checkpoint.run_id)}{unit} {checkpoint.step}"
             self.event("found", f"{at}  {checkpoint.source_uri}")
         for checkpoint in passed.branches:
+            if checkpoint not in new:
+                continue
             at = self._at(checkpoint.run_id, checkpoint.step)
             self.event("restart", f"training began again before {at}: a new branch", style="yellow")
         for gap in passed.gaps:
@@ -161,6 +174,8 @@ class WatchDisplay:
             parts.append(f"{self._of_plan(running.plan)}: {progress_text(running.progress) or 'starting'}")
         if state.waiting:
             parts.append(self._waiting(state))
+        if left := self._time_left(state):
+            parts.append(left)
         if passed.unsent:
             parts.append(f"{count_text(passed.unsent, 'result')} pending for MLflow")
         if passed.rejected:
@@ -180,6 +195,25 @@ class WatchDisplay:
         if why := _why_waiting(state):
             return f"{text}; {why}"
         return text
+
+    def _time_left(self, state: QueueState) -> str:
+        """Return about how long the pending evaluations take; empty: unknown, as for sweeps and calibrations."""
+        plans = [one.plan for one in state.running]
+        is_other = any(plan.sweep is not None or plan.calibration for plan in plans)
+        if self.evaluation_s is None or not plans or is_other or any(one.is_sweep for one in state.waiting):
+            return ""
+        left = state.counts["waiting"] + sum(1 - _share_done(one.progress) for one in state.running)
+        return f"about {duration_text(self.evaluation_s * left / len(plans))} left"
+
+
+def _share_done(progress: Progress | None) -> float:
+    if progress is None or not progress.answered or not progress.total:
+        return 0.0
+    return progress.answered / progress.total
+
+
+def _identity_of(checkpoint: Checkpoint) -> tuple[str, int, str]:
+    return checkpoint.run_id, checkpoint.step, checkpoint.digest
 
 
 def _why_waiting(state: QueueState) -> str:

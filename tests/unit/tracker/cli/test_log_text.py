@@ -2,14 +2,18 @@
 
 import io
 import logging
+import re
 import sys
 from collections.abc import Iterator
 
+import click
 import pytest
+from rich.console import Console
 
 from eval_jobs.errors import ServerDied
+from eval_jobs.host.masking import ONCE
 from tracker.cli import main as cli_main
-from tracker.cli.log_text import CleanFormatter, log_with, show_traceback
+from tracker.cli.log_text import CleanFormatter, log_with, show_traceback, timed_lines
 from tracker.domain.records.display import REPLACEMENT
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2Jstep\r\u202e"
@@ -113,3 +117,55 @@ def test_a_repeated_message_is_logged_once_and_then_with_its_number() -> None:
         "store a usable",
         "store a unreachable",
     ]
+
+
+def test_a_warning_about_settings_is_logged_again_only_when_it_changes() -> None:
+    stream = io.StringIO()
+    log_with(logging.StreamHandler(stream), "%(message)s")
+    for rows in (1, 1, 2):
+        logging.getLogger("tests").warning("sums: %d rows repeat", rows, extra=ONCE)
+        logging.getLogger("tests").warning("facts: 1 row repeats", extra=ONCE)
+    assert stream.getvalue().splitlines() == ["sums: 1 rows repeat", "facts: 1 row repeats", "sums: 2 rows repeat"]
+
+
+def test_lines_of_a_log_that_is_no_terminal_begin_with_the_time(capsys: pytest.CaptureFixture[str]) -> None:
+    log_with(logging.StreamHandler(), "%(levelname)s: %(message)s")
+
+    @timed_lines()
+    def watch() -> None:
+        Console().print("found", "step", end=" ")
+        Console().print("100\n\n  watching")
+        logging.getLogger("tests").warning("unreachable")
+        logging.getLogger("tests").error("gone")
+        click.echo("error E-CONFIG", err=True)
+
+    watch()
+    click.echo("result")
+    said = capsys.readouterr()
+    times = re.compile(r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ ", re.MULTILINE)
+    assert (len(times.findall(said.out)), len(times.findall(said.err))) == (2, 3)
+    assert times.sub("", said.out) == "found step 100\n\n  watching\nresult\n"
+    assert times.sub("", said.err) == "WARNING: unreachable\nERROR: gone\nerror E-CONFIG\n"
+
+
+def test_results_and_lines_that_have_a_time_get_none_and_the_error_that_ends_a_command_gets_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log_with(logging.StreamHandler(), "%(asctime)s: %(message)s")
+
+    @timed_lines(output=False)
+    def sweep() -> None:
+        click.echo("result")
+        logging.getLogger("tests").warning("unreachable")
+        raise ServerDied("gone", hint="start it")
+
+    streams = sys.stdout, sys.stderr
+    try:
+        with pytest.raises(ServerDied):
+            sweep()
+        click.echo("error E-ENGINE", err=True)
+    finally:
+        sys.stdout, sys.stderr = streams
+    said = capsys.readouterr()
+    assert said.out == "result\n"
+    assert re.fullmatch(r"[^T]+: unreachable\n\S+Z error E-ENGINE\n", said.err)

@@ -24,6 +24,7 @@ from tracker.app.leading import LeadLost, demand_lead
 from tracker.app.world import Tick, WatchState, World
 from tracker.cli import interrupts
 from tracker.cli.evaluating import check_ready, ending_of
+from tracker.cli.log_text import timed_lines
 from tracker.cli.options import asked_as, checked_run_name, config_option, workers_option
 from tracker.cli.tables.watch_display import WatchDisplay
 from tracker.domain.checkpoints.backfill import FillOrder, StepFilter, chosen_steps, evaluation_order, time_left_s
@@ -65,6 +66,7 @@ class _Asked:
 @workers_option
 @config_option
 @asked_as(_Asked)
+@timed_lines()
 def command(asked: _Asked) -> int:
     """Evaluate all checkpoints in FOLDER (default: run.output_dir).
 
@@ -85,7 +87,7 @@ def command(asked: _Asked) -> int:
     console = Console()
     display = WatchDisplay(console, project.config, time.monotonic)
     try:
-        check_ready(project, console, has_engine=asked.workers > 0)
+        check_ready(project, has_engine=asked.workers > 0)
         with display:
             _fill(project, places, asked, lead, display)
     except LeadLost as lost:
@@ -253,7 +255,8 @@ class _Progress:
         records: list[EvalRecord] = []
         for run_id in self._runs:
             records += world.history.records(run_id)
-        left_s = time_left_s(records, checkpoints=left, workers=self._asked.workers)
+        suites = world.measurement.suites
+        left_s = time_left_s(records, suites=suites, checkpoints=left, workers=self._asked.workers)
         done = f"{max(0, self._count - left)} of {self._count} done"
         if not left or left_s is None:
             return done

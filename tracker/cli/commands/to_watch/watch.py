@@ -1,7 +1,7 @@
 """`tracker watch`: evaluate every checkpoint of a run as it appears."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from eval_jobs.host.memory import give_back
 from eval_jobs.host.paths import canonical
 from eval_jobs.ports import Launcher
 from eval_jobs.queue_types import QueueState
+from eval_jobs.types import EvalRecord
 from tracker.adapters.curves import TrainerCurves
 from tracker.adapters.free_memory import keep_no_pool
 from tracker.adapters.trainer_files.documents import command_documents
@@ -27,16 +28,18 @@ from tracker.api.settings_file import SettingsFile
 from tracker.app.daemon import StopRule, watch
 from tracker.app.leading import LeadLost, demand_lead, stand_by
 from tracker.app.readiness import ReadyGate
-from tracker.app.world import Tick, WatchState
+from tracker.app.world import Tick, WatchState, World
 from tracker.cli import interrupts
 from tracker.cli.evaluating import check_ready, ending_of, findings_of, totals_in
-from tracker.cli.log_text import log_with
+from tracker.cli.log_text import log_with, timed_lines
 from tracker.cli.options import config_option, workers_option
 from tracker.cli.tables.watch_display import WatchDisplay
 from tracker.config import Config
+from tracker.domain.checkpoints.backfill import time_left_s
 from tracker.domain.checkpoints.buckets import PASSED_S
 from tracker.domain.checkpoints.watching import Leader
 from tracker.domain.overview.ending import RunStep, known_text
+from tracker.domain.readiness.finding import Finding
 from tracker.domain.tracking.trainer_facts import Document
 from tracker.ports import Lead
 from tracker.wiring.project import Project, channels_of
@@ -53,6 +56,7 @@ from tracker.wiring.project import Project, channels_of
 @click.option(
     "--agent", "agent_mode", type=click.Choice(["on", "off"]), default="on", help="Follow the trainer's logs."
 )
+@timed_lines()
 def command(
     *, config_path: Path, pid: int | None, until_idle: bool, workers: int, polling: bool, agent_mode: str
 ) -> int:
@@ -71,14 +75,14 @@ def command(
         # With --until-idle all existing checkpoints are wanted, and no newer ones will appear.
         return open_project(config_path, is_polling=polling, is_in_order=until_idle)
 
-    project = reopen()
-    _check_settings(project, workers)
-    training_ended = _training_ended(pid, until_idle=until_idle)
     console = Console()
     if console.is_terminal:  # log lines go above the live line, not into it
         log_with(RichHandler(console=console, show_time=False, show_path=False), "%(message)s")
+    project = reopen()
+    _check_settings(project, workers)
+    training_ended = _training_ended(pid, until_idle=until_idle)
     display = WatchDisplay(console, project.config, time.monotonic)
-    check_ready(project, console, has_engine=workers > 0, must_be_ready=until_idle)
+    shown = check_ready(project, has_engine=workers > 0, must_be_ready=until_idle)
     session = _Session(
         project=project,
         settings=SettingsFile(config_path, project, reopen),
@@ -86,6 +90,7 @@ def command(
         training_ended=training_ended,
         curves=TrainerCurves(_command_of(pid)),
         must_be_ready=until_idle,
+        shown=shown,
         sign=SignOfLife(project.config.run.work_dir, "watch", SystemClock(), run=project.config.run.name),
         launcher=project.workers(workers, on_news=lambda: session.wake()),  # noqa: PLW0108 - it is replaced
         agent_of=lambda present: present.agents(int(agent_mode == "on"), on_news=lambda: session.wake()),  # noqa: PLW0108
@@ -124,6 +129,8 @@ class _Session:
     curves: TrainerCurves
     must_be_ready: bool
     """Whether to end if evaluations would fail."""
+    shown: Collection[Finding]
+    """Errors that were logged at the start."""
     sign: SignOfLife
     launcher: Launcher
     """Of the workers of this process; they outlive a change of the settings."""
@@ -147,7 +154,7 @@ class _Session:
         if changed.agent_settings() != self.project.agent_settings():
             self.agent.stop()
             self.agent = self.agent_of(changed)
-        self.project = changed
+        self.project, self.shown = changed, ()
         return True
 
 
@@ -165,12 +172,14 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
     world = replace(project.world(), wake_workers=workers.nudge, curves=session.curves)
     session.wake = world.source.wake
     display.welcome(project.config, world.measurement)
+    display.evaluation_s = _evaluation_s(world, [run.name])
     if session.workers == 0:
         display.has_no_worker(session.settings.path)
     gate = ReadyGate(
         lambda newest: findings_of(project, newest.uri, has_engine=session.workers > 0),
         clock,
         must_be_ready=session.must_be_ready,
+        shown=session.shown,
     )
     state = WatchState(is_held=gate.is_held, demand_lead=partial(demand_lead, lead))
     try:
@@ -184,7 +193,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
                 quiet_s=_quiet_s(project.config),
                 is_superseded=session.is_superseded,
             ),
-            show=partial(_show, display, session),
+            show=partial(_show, display, session, world),
         )
     except LeadLost:
         workers.stop()
@@ -196,7 +205,17 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
     return session.project is project
 
 
-def _show(display: WatchDisplay, session: _Session, passed: Tick, state: QueueState) -> None:
+def _evaluation_s(world: World, run_ids: Iterable[str]) -> float | None:
+    """Return the usual time of one evaluation with the present settings, from those of some runs; None: unknown."""
+    records: list[EvalRecord] = []
+    for run_id in run_ids:
+        records += world.history.records(run_id)
+    return time_left_s(records, suites=world.measurement.suites, checkpoints=1, workers=1)
+
+
+def _show(display: WatchDisplay, session: _Session, world: World, passed: Tick, state: QueueState) -> None:
+    if passed.reports:
+        display.evaluation_s = _evaluation_s(world, {report.run_id for report in passed.reports})
     display.show(passed, state)
     if passed.reports:
         give_back()
