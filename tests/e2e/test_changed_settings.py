@@ -43,8 +43,9 @@ def check_log(said: str) -> None:
     assert all(TIMED.match(line) for line in said.splitlines() if line), said
 
 
-def check_commands(project: Path) -> None:
+def check_commands(project: Path, url: str) -> None:
     """Also commands that read the settings and the data several times say it once."""
+    write_settings(project, url, more=SWEEP)
     for command in EVALUATING[-2:]:
         assert repeated(run_tracker(project, *command).stderr) == {"sums": 1, "facts": 1}, command
 
@@ -77,7 +78,6 @@ def test_evaluations_wait_for_settings_that_can_work_and_follow_later_changes(tm
             running.until_said("the previous settings stay in use: E-CONFIG")
             assert running.stop(signal.SIGINT) == 130
             check_log(running.said())
-            write_settings(tmp_path, server.base_url, more=SWEEP)
-            check_commands(tmp_path)
+            check_commands(tmp_path, server.base_url)
         finally:
             running.kill_all()

@@ -11,6 +11,7 @@ from rich.console import Console
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.host.masking import ONCE
 from eval_jobs.ports import Launcher, QueueStatus
+from eval_jobs.queue.sql_queue import SqlQueue
 from eval_jobs.records.progress import progress_text
 from tracker.api.acting import evaluate_here, pinned_at
 from tracker.app.commands.once import EvaluatedOnce
@@ -101,14 +102,14 @@ def totals_in(project: Project, found: Collection[RunStep]) -> Totals:
     return totals_of(found, reports, gaps)
 
 
-def local_workers(project: Project, count: int, config_path: Path) -> Launcher:
+def local_workers(
+    project: Project, count: int, config_path: Path, *, on_news: Callable[[], None] = lambda: None
+) -> Launcher:
     """Return the launcher of `count` workers; without workers here, one that warns if there are none elsewhere."""
     if count:
-        return project.workers(count)
-    folder = project.config.run.state_dir
-    return WorkersElsewhere(
-        project.queue, f"start `tracker worker --config {config_path}` on a machine that has {folder}"
-    )
+        return project.workers(count, on_news=on_news)
+    hint = f"start `tracker worker --config {config_path}` on a machine that has {project.config.run.state_dir}"
+    return WorkersElsewhere(SqlQueue(project.database), hint)  # of every run, as workers see it
 
 
 class WorkersElsewhere:

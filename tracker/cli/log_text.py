@@ -2,19 +2,20 @@
 
 import logging
 import os
+import re
 import sys
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from types import TracebackType
-from typing import TextIO
 
 import click
 
 from eval_jobs.errors import TrackerError
 from eval_jobs.host.secrets import held_secrets, masked
 from tracker.domain.records.display import clean, one_line
+
+_LINE = re.compile(r"^(?=[^\n])", re.MULTILINE)
 
 
 class CleanFormatter(logging.Formatter):
@@ -55,54 +56,17 @@ class RepeatFilter(logging.Filter):
         return is_logged
 
 
-class TimedLines:
-    """A text stream that begins every line with the time, in UTC."""
+class TimedLines(TextIOWrapper):
+    """A text stream that begins every line with the time in UTC."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._is_at_start = True
-        self.encoding, self.errors = stream.encoding, stream.errors
+    _is_at_start = True
 
     def write(self, text: str) -> int:
-        """Write text, each of its lines with the time of this call."""
-        now, lines = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} ", text.split("\n")
-        for number, line in enumerate(lines):
-            if line and (number or self._is_at_start):
-                lines[number] = now + line
+        """Write text; its lines have the time of this call."""
+        start = 0 if self._is_at_start else text.find("\n") + 1 or len(text)
         if text:
             self._is_at_start = text.endswith("\n")
-        return self._stream.write("\n".join(lines))
-
-    def flush(self) -> None:
-        """Flush the stream."""
-        self._stream.flush()
-
-    def isatty(self) -> bool:
-        """Return False."""
-        return False
-
-    def fileno(self) -> int:
-        """Return the descriptor of the stream."""
-        return self._stream.fileno()
-
-
-@contextmanager
-def timed_lines(*, output: bool = True) -> Iterator[None]:
-    """Begin each line of stderr, and with `output` of stdout, with the time where it is no terminal.
-
-    For commands that log for long. After an error this stays, because the error is the last line of the log.
-    """
-    before = sys.stdout, sys.stderr
-    if output and not sys.stdout.isatty():
-        sys.stdout = TimedLines(sys.stdout)
-    if not sys.stderr.isatty():
-        sys.stderr = TimedLines(sys.stderr)
-    handlers = [one for one in logging.getLogger().handlers if isinstance(one, logging.StreamHandler)]
-    for handler in handlers:
-        if handler.stream is before[1] and not (handler.formatter and handler.formatter.usesTime()):
-            handler.setStream(sys.stderr)
-    yield
-    sys.stdout, sys.stderr = before
+        return super().write(text[:start] + _LINE.sub(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} ", text[start:]))
 
 
 def printable(text: str) -> str:

@@ -23,7 +23,7 @@ from tracker.adapters.mlflow.address import check_reachable, public
 from tracker.config import Config
 from tracker.domain.checkpoints.listing import RawKind
 from tracker.domain.readiness import checks
-from tracker.domain.readiness.finding import Finding, Level, error, finding_of, ok
+from tracker.domain.readiness.finding import Finding, Level, error, finding_of, ok, warning
 from tracker.domain.readiness.surroundings import (
     CHECKPOINTS,
     DISK,
@@ -137,7 +137,7 @@ class _Examination:
         except TrackerError as failure:
             self._found.append(finding_of(checks.benchmark_subject(benchmark), failure))
             return
-        self._found += (checks.odd_rows(benchmark, note) for note in notes)
+        self._found += (warning(checks.benchmark_subject(benchmark), note, checks.ODD_ROWS) for note in notes)
         if benchmark.program is None and benchmark.data is None:
             hub = hub_state(benchmark.adapter, suite.dataset_hub, self._config.run.work_dir, reachable=self._reachable)
             self._found.append(hub_finding(checks.benchmark_subject(benchmark), hub))

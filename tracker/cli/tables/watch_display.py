@@ -1,5 +1,6 @@
 """Output of `tracker watch`: one line per event, and in a terminal a live line with the current state."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Self
@@ -7,8 +8,9 @@ from typing import Self
 from rich.console import Console
 from rich.text import Text
 
+from eval_jobs.host.masking import ONCE
 from eval_jobs.queue_types import QueueState
-from eval_jobs.records.progress import Progress, progress_text
+from eval_jobs.records.progress import progress_text
 from eval_jobs.types import Checkpoint, EngineKind, EvalPlan
 from tracker.app.world import MeasurementPlan, Tick
 from tracker.cli.tables.calibration import repetitions
@@ -25,6 +27,8 @@ from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.display import count_text, duration_text, names_text, one_line
 from tracker.domain.records.types import Report
 
+log = logging.getLogger(__name__)
+
 _MAX_WAITING = 5
 """Maximum pending steps named in the live line."""
 
@@ -40,9 +44,7 @@ class WatchDisplay:
         """Results that wait for MLflow, as of the last pass."""
         self.evaluation_s: float | None = None
         """Usual time of one evaluation with the present settings; None: unknown, and no time left is shown."""
-        self._welcome: list[tuple[str, str, str]] = []
-        self._known: set[tuple[str, int, str]] = set()
-        """Run, step and digest of the checkpoints that were printed."""
+        self._known: set[Checkpoint] = set()
         self._is_paused = False
         self._progress = LiveProgress(console, "scanning for checkpoints", monotonic_s)
 
@@ -67,23 +69,17 @@ class WatchDisplay:
         self.event("workers", f"none here; run `tracker worker --config {config_path}` on a machine that has {folder}")
 
     def welcome(self, config: Config, measurement: MeasurementPlan) -> None:
-        """Print what is watched and how it is measured, later only what is new; from now on with these settings."""
+        """Print what is watched and how it is measured; from now on with these settings."""
         self._config = config
         names = ", ".join(b.name for suite in measurement.suites for b in suite.benchmarks)
         pattern = f" for {config.watch.pattern}" if config.watch.pattern else ""
-        lines = [
-            ("watching", f"{config.run.output_dir}{pattern}", "dim"),
-            ("scoring", f"{names} with {measurement.serve.engine_name}", "dim"),
-        ]
+        self.event("watching", f"{config.run.output_dir}{pattern}")
+        self.event("scoring", f"{names} with {measurement.serve.engine_name}")
         if measurement.serve.trust_remote_code and measurement.serve.engine is not EngineKind.REMOTE:
-            lines.append(("warning", "executing Python code from checkpoints (serve.trust_remote_code)", "yellow"))
+            log.warning("executing Python code from checkpoints (serve.trust_remote_code)", extra=ONCE)
         if config.watch.allow_pickle:
-            lines.append(("warning", "unpickling weights, which can execute code (watch.allow_pickle)", "yellow"))
-        lines.append(("state", f"{config.run.state_dir} (Ctrl-C stops; the next start continues)", "dim"))
-        for line in lines:
-            if line not in self._welcome:
-                self.event(*line)
-        self._welcome = lines
+            log.warning("unpickling weights, which can execute code (watch.allow_pickle)", extra=ONCE)
+        self.event("state", f"{config.run.state_dir} (Ctrl-C stops; the next start continues)")
 
     def event(self, word: str, text: str, style: str = "dim") -> None:
         """Print one event."""
@@ -154,17 +150,16 @@ class WatchDisplay:
             self.event("", f"provisional: {which} not evaluated yet")
 
     def _found(self, passed: Tick) -> None:
-        new = [one for one in passed.checkpoints if _identity_of(one) not in self._known]
-        self._known.update(map(_identity_of, new))
-        for checkpoint in new:
+        for checkpoint in passed.checkpoints:
+            if checkpoint in self._known:
+                continue
+            self._known.add(checkpoint)
             unit = unit_of(checkpoint.source_uri, checkpoint.step)
             at = f"{self._of_run(checkpoint.run_id)}{unit} {checkpoint.step}"
             self.event("found", f"{at}  {checkpoint.source_uri}")
-        for checkpoint in passed.branches:
-            if checkpoint not in new:
-                continue
-            at = self._at(checkpoint.run_id, checkpoint.step)
-            self.event("restart", f"training began again before {at}: a new branch", style="yellow")
+            if checkpoint in passed.branches:
+                at = self._at(checkpoint.run_id, checkpoint.step)
+                self.event("restart", f"training began again before {at}: a new branch", style="yellow")
         for gap in passed.gaps:
             self.event("gap", f"{self._at(gap.run_id, gap.step)}  {gap.message} (hint: {gap.hint})", style="red")
 
@@ -202,18 +197,11 @@ class WatchDisplay:
         is_other = any(plan.sweep is not None or plan.calibration for plan in plans)
         if self.evaluation_s is None or not plans or is_other or any(one.is_sweep for one in state.waiting):
             return ""
-        left = state.counts["waiting"] + sum(1 - _share_done(one.progress) for one in state.running)
+        left = float(state.counts["waiting"] + len(plans))
+        for one in state.running:
+            if one.progress is not None and one.progress.total:
+                left -= (one.progress.answered or 0) / one.progress.total
         return f"about {duration_text(self.evaluation_s * left / len(plans))} left"
-
-
-def _share_done(progress: Progress | None) -> float:
-    if progress is None or not progress.answered or not progress.total:
-        return 0.0
-    return progress.answered / progress.total
-
-
-def _identity_of(checkpoint: Checkpoint) -> tuple[str, int, str]:
-    return checkpoint.run_id, checkpoint.step, checkpoint.digest
 
 
 def _why_waiting(state: QueueState) -> str:

@@ -18,6 +18,7 @@ TEMPLATE_TOKENS = 16
 """Room for the tokens that a chat template adds, which are not counted."""
 DEFAULT_MEMORY_SHARE = 0.9
 """Of vLLM, without serve.gpu_memory_utilization."""
+ODD_ROWS = "correct or remove these rows, unless they are meant: each one counts"
 _BFLOAT16_FROM = (8, 0)
 """Minimum compute capability for bfloat16 (vllm/platforms/cuda.py)."""
 
@@ -135,12 +136,6 @@ def memory_share(found: EngineEnvironment) -> float:
 def benchmark_subject(benchmark: Benchmark) -> str:
     """Return the subject of findings about a benchmark."""
     return f"benchmark {benchmark.name}"
-
-
-def odd_rows(benchmark: Benchmark, note: str) -> Finding:
-    """Return the finding for what may be a mistake in the data of a benchmark."""
-    hint = "correct or remove these rows, unless they are meant: each one counts"
-    return warning(benchmark_subject(benchmark), note, hint)
 
 
 def _or_longer(model: ModelFacts, spec: ServeSpec) -> str:

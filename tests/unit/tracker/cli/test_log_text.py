@@ -13,7 +13,7 @@ from rich.console import Console
 from eval_jobs.errors import ServerDied
 from eval_jobs.host.masking import ONCE
 from tracker.cli import main as cli_main
-from tracker.cli.log_text import CleanFormatter, log_with, show_traceback, timed_lines
+from tracker.cli.log_text import CleanFormatter, TimedLines, log_with, show_traceback
 from tracker.domain.records.display import REPLACEMENT
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2Jstep\r\u202e"
@@ -128,44 +128,17 @@ def test_a_warning_about_settings_is_logged_again_only_when_it_changes() -> None
     assert stream.getvalue().splitlines() == ["sums: 1 rows repeat", "facts: 1 row repeats", "sums: 2 rows repeat"]
 
 
-def test_lines_of_a_log_that_is_no_terminal_begin_with_the_time(capsys: pytest.CaptureFixture[str]) -> None:
-    log_with(logging.StreamHandler(), "%(levelname)s: %(message)s")
-
-    @timed_lines()
-    def watch() -> None:
-        Console().print("found", "step", end=" ")
-        Console().print("100\n\n  watching")
-        logging.getLogger("tests").warning("unreachable")
-        logging.getLogger("tests").error("gone")
-        click.echo("error E-CONFIG", err=True)
-
-    watch()
-    click.echo("result")
-    said = capsys.readouterr()
+def test_lines_of_a_log_that_is_no_terminal_begin_with_the_time() -> None:
+    written = io.BytesIO()
+    timed = TimedLines(written, "utf-8", line_buffering=True)
+    console = Console(file=timed)
+    console.print("found", "step", end=" ")
+    console.print("100\n\n  watching")
+    log_with(logging.StreamHandler(timed), "%(levelname)s: %(message)s")
+    logging.getLogger("tests").warning("unreachable")
+    click.echo("error E-CONFIG", file=timed)
+    timed.write("")
     times = re.compile(r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ ", re.MULTILINE)
-    assert (len(times.findall(said.out)), len(times.findall(said.err))) == (2, 3)
-    assert times.sub("", said.out) == "found step 100\n\n  watching\nresult\n"
-    assert times.sub("", said.err) == "WARNING: unreachable\nERROR: gone\nerror E-CONFIG\n"
-
-
-def test_results_and_lines_that_have_a_time_get_none_and_the_error_that_ends_a_command_gets_one(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    log_with(logging.StreamHandler(), "%(asctime)s: %(message)s")
-
-    @timed_lines(output=False)
-    def sweep() -> None:
-        click.echo("result")
-        logging.getLogger("tests").warning("unreachable")
-        raise ServerDied("gone", hint="start it")
-
-    streams = sys.stdout, sys.stderr
-    try:
-        with pytest.raises(ServerDied):
-            sweep()
-        click.echo("error E-ENGINE", err=True)
-    finally:
-        sys.stdout, sys.stderr = streams
-    said = capsys.readouterr()
-    assert said.out == "result\n"
-    assert re.fullmatch(r"[^T]+: unreachable\n\S+Z error E-ENGINE\n", said.err)
+    assert times.sub("+", written.getvalue().decode()) == (
+        "+found step 100\n\n+  watching\n+WARNING: unreachable\n+error E-CONFIG\n"
+    )

@@ -46,14 +46,11 @@ def command(*, kind: str, config_path: Path | None, work_dir: Path | None, withi
 
         settings = load_config(config_path or Path(DEFAULT_NAME)).run
         work_dir, run = settings.work_dir, settings.name
-    every = lives(work_dir, kind, SystemClock())
-    found = [life for life in every if run is None or life.run in ("", run)]
+    found = [life for life in lives(work_dir, kind, SystemClock()) if run is None or life.run in ("", run)]
     if not found:
         of_run = "" if run is None or kind == "worker" else f" for run {run}"
-        others = ", ".join(f"{one_line(life.run)} (process {life.pid})" for life in every)
         raise NoSignOfLife(
-            f"no `tracker {kind}` is running{of_run} with the work folder {work_dir}"
-            + (f"; other runs: {others}" if others else ""),
+            f"no `tracker {kind}` is running{of_run} with the work folder {work_dir}",
             hint=f"start {_STARTS[kind]}, or pass its work folder: `tracker health {kind} --work-dir FOLDER`",
         )
     for life in found:

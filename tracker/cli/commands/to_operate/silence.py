@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from fnmatch import fnmatchcase
+from fnmatch import filter as filter_names
 from pathlib import Path
 
 import click
@@ -14,10 +14,10 @@ from eval_jobs.host.clock import SystemClock
 from eval_jobs.identity import content_hash
 from eval_jobs.records.run_scope import is_of
 from tracker.api.opening import open_project
+from tracker.api.steps import known_names_hint
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import asked_as, config_option
 from tracker.domain.records.alerts import Silence, SubjectKind
-from tracker.domain.records.display import one_line
 from tracker.domain.records.subjects import silenced_text
 from tracker.wiring.project import Project
 
@@ -84,6 +84,8 @@ def command(asked: _Asked) -> None:
     silence = _asked_for(asked, run_id, now)
     if asked.end:
         _check_silenced(silence, alerting.silences())
+    else:
+        _check_known(project, silence)
     alerting.silence(silence)
     alerting.close()  # sends what is due because a silence has ended
     if asked.as_json:
@@ -93,7 +95,6 @@ def command(asked: _Asked) -> None:
     else:
         until = f"{silence.ends_at:%Y-%m-%d %H:%M} UTC"
         click.echo(f"silenced until {until}: {silenced_text(silence)}")
-        _say_what_is_unknown(project, silence)
 
 
 def _check_silenced(silence: Silence, silences: Sequence[Silence]) -> None:
@@ -102,15 +103,20 @@ def _check_silenced(silence: Silence, silences: Sequence[Silence]) -> None:
         raise ConfigError(f"{silenced_text(silence)} is not silenced", hint=f"silenced: {known}")
 
 
-def _say_what_is_unknown(project: Project, silence: Silence) -> None:
-    """Warn if no configured benchmark matches, because a wrong name would silence nothing and remain unnoticed."""
-    known = [benchmark.resolved_name() for benchmark in project.config.benchmark]
-    if silence.kind is not SubjectKind.BENCHMARK:
+def _check_known(project: Project, silence: Silence) -> None:
+    """Refuse the name of no benchmark or load: it would silence nothing and remain unnoticed."""
+    if silence.kind not in (SubjectKind.BENCHMARK, SubjectKind.LATENCY) or silence.name == "*":
         return
-    for name in known:
-        if name == silence.name or fnmatchcase(name, silence.name):
-            return
-    click.echo(f"no configured benchmark matches; known: {one_line(', '.join(known))}")
+    what = "benchmark" if silence.kind is SubjectKind.BENCHMARK else "load"
+    known = {("benchmark", one.resolved_name()) for one in project.config.benchmark}
+    known |= {("load", load.name) for load in project.config.probe.to_loads()}
+    for run_id in project.history.runs():
+        for report in project.history.outlines(run_id) if is_of(run_id, silence.run_id) else ():
+            known |= {("benchmark", verdict.benchmark) for verdict in report.verdicts if verdict.benchmark}
+            known |= {("load", verdict.load) for verdict in report.latency}
+    names = [name for of, name in known if of == what]
+    if silence.name not in names and not filter_names(names, silence.name):
+        raise ConfigError(f"no {what} matches {silence.name!r}", hint=known_names_hint(f"{what}s", names, silence.name))
 
 
 def _asked_for(asked: _Asked, run_id: str, now: datetime) -> Silence:

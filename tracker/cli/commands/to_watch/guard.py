@@ -11,7 +11,7 @@ from rich.console import Console
 from eval_jobs.errors import ExitCode, ProgramNotExecutable, ProgramNotFound, TrackerError
 from eval_jobs.host.clock import SystemClock
 from tracker.adapters.guarded_command import Guard, readable, run_guarded
-from tracker.cli.log_text import show_error, timed_lines
+from tracker.cli.log_text import show_error
 from tracker.cli.options import config_option
 from tracker.cli.tables.findings import findings_table
 from tracker.config import Config, load_config
@@ -55,7 +55,6 @@ class GuardCommand(click.Command):
 )
 @click.option("--check/--no-check", "is_checked", default=True, help="Check the machine first.")
 @click.argument("words", nargs=-1, required=True, metavar="-- COMMAND...", type=click.UNPROCESSED)
-@timed_lines(output=False)
 def command(*, config_path: Path, grace_s: float, is_checked: bool, words: tuple[str, ...]) -> int:
     """Run a training, and record its output and how it ended.
 

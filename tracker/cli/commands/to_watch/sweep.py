@@ -17,7 +17,6 @@ from tracker.app.steps import sweeps
 from tracker.cli import interrupts
 from tracker.cli.evaluating import LOOK_S, check_ready, local_workers
 from tracker.cli.json_output import json_option, print_json
-from tracker.cli.log_text import timed_lines
 from tracker.cli.options import config_option, workers_option
 from tracker.cli.tables.progress_bars import LiveProgress, Titled
 from tracker.cli.tables.render import print_line
@@ -56,30 +55,28 @@ def run(*, name: str, config_path: Path, dry_run: bool, workers: int, as_json: b
     """
     project = open_project(config_path)
     project.make_state_dir()
-    console, clock = Console(stderr=as_json), SystemClock()
-    with timed_lines(output=not as_json):
-        service = project.sweep_service()
-        sweep = _sweep(service, name)
-        _say_what_comes(console, service, sweep)
-        _say_who_is_away(console, project, sweep)
-        if dry_run:
-            return ExitCode.OK
-        is_watched = has_watcher(project)
-        check_ready(project, has_engine=workers > 0 and not is_watched)
-        turn = _open_turn(service, name) or sweeps.begin_by_hand(service, sweep, clock.now())
-        if is_watched:
-            print_line(console, "workers", "evaluated by `tracker watch`")
-        else:
-            print_line(console, "note", "Ctrl-C stops; run the same command again to continue")
-        turn = _carried_out(turn, service, local_workers(project, 0 if is_watched else workers, config_path), console)
+    service, console, clock = project.sweep_service(), Console(stderr=True), SystemClock()
+    sweep = _sweep(service, name)
+    _say_what_comes(console, service, sweep)
+    _say_who_is_away(console, project, sweep)
+    if dry_run:
+        return ExitCode.OK
+    is_watched = has_watcher(project)
+    check_ready(project, has_engine=workers > 0 and not is_watched)
+    turn = _open_turn(service, name) or sweeps.begin_by_hand(service, sweep, clock.now())
+    if is_watched:
+        print_line(console, "workers", "evaluated by `tracker watch`")
+    else:
+        print_line(console, "note", "Ctrl-C stops; run the same command again to continue")
+    turn = _carried_out(turn, service, local_workers(project, 0 if is_watched else workers, config_path), console)
     unsent = project.tracking.flush()
     board = board_of(turn, service.store.results([plan.id for plan in turn.plans]))
     if as_json:
         print_json(board)
     elif turn.plans:
-        _print(console, board)
+        _print(Console(), board)
     else:
-        print_line(console, str(turn.state), turn.note or turn_text(turn, 0))
+        print_line(Console(), str(turn.state), turn.note or turn_text(turn, 0))
     return _ended(console, board, unsent)
 
 

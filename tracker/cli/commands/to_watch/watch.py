@@ -1,7 +1,7 @@
 """`tracker watch`: evaluate every checkpoint of a run as it appears."""
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,6 @@ from eval_jobs.host.memory import give_back
 from eval_jobs.host.paths import canonical
 from eval_jobs.ports import Launcher
 from eval_jobs.queue_types import QueueState
-from eval_jobs.types import EvalRecord
 from tracker.adapters.curves import TrainerCurves
 from tracker.adapters.free_memory import keep_no_pool
 from tracker.adapters.trainer_files.documents import command_documents
@@ -31,7 +30,7 @@ from tracker.app.readiness import ReadyGate
 from tracker.app.world import Tick, WatchState, World
 from tracker.cli import interrupts
 from tracker.cli.evaluating import check_ready, ending_of, findings_of, totals_in
-from tracker.cli.log_text import log_with, timed_lines
+from tracker.cli.log_text import log_with
 from tracker.cli.options import config_option, workers_option
 from tracker.cli.tables.watch_display import WatchDisplay
 from tracker.config import Config
@@ -56,7 +55,6 @@ from tracker.wiring.project import Project, channels_of
 @click.option(
     "--agent", "agent_mode", type=click.Choice(["on", "off"]), default="on", help="Follow the trainer's logs."
 )
-@timed_lines()
 def command(
     *, config_path: Path, pid: int | None, until_idle: bool, workers: int, polling: bool, agent_mode: str
 ) -> int:
@@ -172,9 +170,9 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
     world = replace(project.world(), wake_workers=workers.nudge, curves=session.curves)
     session.wake = world.source.wake
     display.welcome(project.config, world.measurement)
-    display.evaluation_s = _evaluation_s(world, [run.name])
     if session.workers == 0:
         display.has_no_worker(session.settings.path)
+    display.evaluation_s = _evaluation_s(world, run.name)
     gate = ReadyGate(
         lambda newest: findings_of(project, newest.uri, has_engine=session.workers > 0),
         clock,
@@ -205,17 +203,13 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
     return session.project is project
 
 
-def _evaluation_s(world: World, run_ids: Iterable[str]) -> float | None:
-    """Return the usual time of one evaluation with the present settings, from those of some runs; None: unknown."""
-    records: list[EvalRecord] = []
-    for run_id in run_ids:
-        records += world.history.records(run_id)
-    return time_left_s(records, suites=world.measurement.suites, checkpoints=1, workers=1)
+def _evaluation_s(world: World, run_id: str) -> float | None:
+    return time_left_s(world.history.records(run_id), suites=world.measurement.suites, checkpoints=1, workers=1)
 
 
 def _show(display: WatchDisplay, session: _Session, world: World, passed: Tick, state: QueueState) -> None:
     if passed.reports:
-        display.evaluation_s = _evaluation_s(world, {report.run_id for report in passed.reports})
+        display.evaluation_s = _evaluation_s(world, passed.reports[-1].run_id)
     display.show(passed, state)
     if passed.reports:
         give_back()

@@ -16,7 +16,6 @@ from eval_jobs.ports import Note
 from eval_jobs.queue.address import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE, checked_database_url
 from tracker.adapters.secrets import read_secret
 from tracker.api.opening import open_project
-from tracker.cli.log_text import timed_lines
 from tracker.config import DEFAULT_NAME
 from tracker.domain.records.display import one_line
 
@@ -28,7 +27,6 @@ PATH = click.Path(path_type=Path)
 @click.option("--database", default="", help=f"Database URL, instead of --config (or ${QUEUE_URL_VARIABLE}).")
 @click.option("--password-file", type=PATH, help=f"File with the password (or set it in ${PASSWORD_VARIABLE}).")
 @click.option("--work-dir", type=PATH, help="Work folder for logs and partial results; required with --database.")
-@timed_lines()
 def command(*, config_path: Path | None, database: str, password_file: Path | None, work_dir: Path | None) -> None:
     """Evaluate checkpoints for a watcher, on this or another machine.
 
