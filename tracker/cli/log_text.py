@@ -59,7 +59,10 @@ class RepeatFilter(logging.Filter):
 class TimedLines(TextIOWrapper):
     """A text stream that begins every line with the time in UTC."""
 
-    _is_at_start = True
+    def __init__(self, stream: TextIOWrapper) -> None:
+        super().__init__(stream.buffer, stream.encoding, stream.errors, line_buffering=True)
+        self._stream = stream  # which closes its buffer when nothing refers to it
+        self._is_at_start = True
 
     def write(self, text: str) -> int:
         """Write text; its lines have the time of this call."""

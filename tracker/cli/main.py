@@ -173,7 +173,7 @@ def cli(ctx: click.Context, *, debug: bool) -> None:
     for name, commands in _TIMED.items():
         stream = getattr(sys, name)
         if ctx.invoked_subcommand in commands and not stream.isatty():
-            setattr(sys, name, TimedLines(stream.buffer, stream.encoding, stream.errors, line_buffering=True))
+            setattr(sys, name, TimedLines(stream))
     asctime = "" if isinstance(sys.stderr, TimedLines) else "%(asctime)s "
     pattern = f"{asctime}%(levelname)s %(name)s: %(message)s" if debug else "%(levelname)s: %(message)s"
     log_with(logging.StreamHandler(), pattern)

@@ -130,7 +130,7 @@ def test_a_warning_about_settings_is_logged_again_only_when_it_changes() -> None
 
 def test_lines_of_a_log_that_is_no_terminal_begin_with_the_time() -> None:
     written = io.BytesIO()
-    timed = TimedLines(written, "utf-8", line_buffering=True)
+    timed = TimedLines(io.TextIOWrapper(written, "utf-8"))
     console = Console(file=timed)
     console.print("found", "step", end=" ")
     console.print("100\n\n  watching")

@@ -36,9 +36,8 @@ _STARTS = {"watch": "`tracker watch`", "worker": "`tracker worker`", "agent": "`
 def command(*, kind: str, config_path: Path | None, work_dir: Path | None, within_s: float, as_json: bool) -> None:
     """Check that the watcher, a worker or the agent is alive. Exit code 0: alive; 4: gone, stopped or stuck.
 
-    Checks processes of this machine or container only: the watcher and the agent of the run of tracker.toml, or, with
-    --work-dir, of every run; workers serve every run. A process that waits for a database, MLflow or a slow
-    model is alive; its activity is printed.
+    Checks processes of this machine or container only; watcher and agent of this run only, except with --work-dir.
+    A process that waits for a database, MLflow or a slow model is alive; its activity is printed.
     """
     run = None
     if work_dir is None:

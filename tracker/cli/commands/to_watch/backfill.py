@@ -72,8 +72,8 @@ class _Asked:
 def command(asked: _Asked) -> int:
     """Evaluate all checkpoints in FOLDER (default: run.output_dir).
 
-    Training does not need to be running. If `tracker watch` is running, its workers evaluate. If the command is
-    interrupted, run it again to continue; no checkpoint is evaluated twice.
+    Training does not need to be running. If `tracker watch` is running, its workers evaluate. If interrupted, run it
+    again to continue; no checkpoint is evaluated twice.
 
     Exit codes are those of `tracker watch --until-idle`.
     """
