@@ -1,4 +1,4 @@
-"""Formats log lines of a worker without its secrets and without control characters; marks those to log once."""
+"""Formats log lines of a worker without its secrets and without control characters."""
 
 import logging
 import os
@@ -8,8 +8,6 @@ from eval_jobs.host.secrets import held_secrets, masked
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 REPLACEMENT = "\ufffd"
-ONCE = {"is_once": True}
-"""`extra` of a warning about settings or files, which are read repeatedly: a command logs it again if it changes."""
 
 
 class MaskingFormatter(logging.Formatter):

@@ -7,12 +7,12 @@ from pathlib import Path
 from eval_jobs import limits
 from eval_jobs.host.bounded.files import read_bytes
 from eval_jobs.host.bounded.json_text import parse_json
-from eval_jobs.host.masking import ONCE
 from eval_jobs.types import Checkpoint
 from tracker.adapters.trainer_files.documents import read_documents
 from tracker.domain.checkpoints.listing import TRAINER_STATE
 from tracker.domain.checkpoints.names import is_step, unit_of
 from tracker.domain.health.logs.curves import points_of
+from tracker.domain.records.display import ONCE
 from tracker.domain.records.tracking import TrainerFacts
 from tracker.domain.records.types import CurvePoint
 from tracker.domain.tracking.trainer_facts import Document, trainer_facts

@@ -43,13 +43,17 @@ class ReadyGate:
     def _take(self, errors: tuple[Finding, ...]) -> None:
         if self.must_be_ready:
             demand_ready(errors)
-        # Not by their messages, which name the newest checkpoint.
-        shown = {(one.subject, one.hint) for one in self.shown}
+        shown = set(map(_problem_of, self.shown))
         for one in errors:
-            if (one.subject, one.hint) not in shown:
+            if _problem_of(one) not in shown:
                 log.warning("%s", one)
         if errors and not self.errors:
             log.warning("evaluations wait until this is fixed; checkpoints are pinned meanwhile")
-        if self.errors and not errors:
+        elif self.errors and not errors:
             log.warning("evaluations begin: all checks passed")
         self.errors, self.shown, self._is_open = errors, errors, not errors
+
+
+def _problem_of(error: Finding) -> tuple[str, str]:
+    """Return what is equal for all checkpoints; messages name a checkpoint."""
+    return error.subject, error.hint

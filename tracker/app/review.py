@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from eval_jobs.host.masking import ONCE
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.app.steps.curves import curves_at
 from tracker.app.steps.screening import Reports, plans_of_rest, whole_record
@@ -15,6 +14,7 @@ from tracker.domain.alerts.training import naming_incidents
 from tracker.domain.best.choice import champions_of, without_broken
 from tracker.domain.overview.costs import with_cost_so_far
 from tracker.domain.records.branches import branches_of
+from tracker.domain.records.display import ONCE
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.types import Report
 from tracker.domain.scores.series import series_key

@@ -9,7 +9,6 @@ from pathlib import Path
 from rich.console import Console
 
 from eval_jobs.host.clock import SystemClock
-from eval_jobs.host.masking import ONCE
 from eval_jobs.ports import Launcher, QueueStatus
 from eval_jobs.queue.sql_queue import SqlQueue
 from eval_jobs.records.progress import progress_text
@@ -19,6 +18,7 @@ from tracker.cli.tables.progress_bars import LiveProgress
 from tracker.domain.overview.ending import Ending, RunStep, Totals, ending, totals_of
 from tracker.domain.readiness.finding import Finding, Level, demand_ready, errors_in
 from tracker.domain.readiness.surroundings import CHECKPOINTS
+from tracker.domain.records.display import ONCE
 from tracker.domain.records.types import Gap, Report
 from tracker.wiring.doctor import examine
 from tracker.wiring.project import Project

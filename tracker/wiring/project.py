@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from eval_jobs.evaluate.data.files import check_benchmark, read_data_digest
 from eval_jobs.execute.launch.local import LocalProgram, LocalWorkers
 from eval_jobs.host.clock import SystemClock
-from eval_jobs.host.masking import ONCE
 from eval_jobs.host.paths import canonical
 from eval_jobs.host.plugins import find_plugin
 from eval_jobs.host.storage import write_error
@@ -39,6 +38,7 @@ from tracker.adapters.tracking.no_tracking import NoTracking
 from tracker.app.health.settings import AgentSettings
 from tracker.config import Config
 from tracker.domain.readiness.checks import ODD_ROWS
+from tracker.domain.records.display import ONCE
 from tracker.ports import Alerting, Lead, Notifier, Pins, Tracking
 from tracker.wiring.checkpoints import open_source
 from tracker.wiring.mlflow import Mlflow

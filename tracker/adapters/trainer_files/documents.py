@@ -16,8 +16,8 @@ import yaml
 from eval_jobs import limits
 from eval_jobs.host.bounded.files import read_bytes
 from eval_jobs.host.bounded.json_text import parse_json
-from eval_jobs.host.masking import ONCE
 from tracker.domain.checkpoints.listing import ADAPTER_CONFIG
+from tracker.domain.records.display import ONCE
 from tracker.domain.tracking.trainer_facts import Document
 
 log = logging.getLogger(__name__)

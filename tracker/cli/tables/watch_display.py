@@ -8,7 +8,6 @@ from typing import Self
 from rich.console import Console
 from rich.text import Text
 
-from eval_jobs.host.masking import ONCE
 from eval_jobs.queue_types import QueueState
 from eval_jobs.records.progress import progress_text
 from eval_jobs.types import Checkpoint, EngineKind, EvalPlan
@@ -24,7 +23,7 @@ from tracker.domain.checkpoints.watching import Leader
 from tracker.domain.overview.ending import Ending
 from tracker.domain.overview.run import skipped_text
 from tracker.domain.records.calibration import Calibration
-from tracker.domain.records.display import count_text, duration_text, names_text, one_line
+from tracker.domain.records.display import ONCE, count_text, duration_text, names_text, one_line
 from tracker.domain.records.types import Report
 
 log = logging.getLogger(__name__)
@@ -169,8 +168,7 @@ class WatchDisplay:
             parts.append(f"{self._of_plan(running.plan)}: {progress_text(running.progress) or 'starting'}")
         if state.waiting:
             parts.append(self._waiting(state))
-        if left := self._time_left(state):
-            parts.append(left)
+        parts += self._time_left(state)
         if passed.unsent:
             parts.append(f"{count_text(passed.unsent, 'result')} pending for MLflow")
         if passed.rejected:
@@ -191,17 +189,23 @@ class WatchDisplay:
             return f"{text}; {why}"
         return text
 
-    def _time_left(self, state: QueueState) -> str:
-        """Return about how long the pending evaluations take; empty: unknown, as for sweeps and calibrations."""
-        plans = [one.plan for one in state.running]
-        is_other = any(plan.sweep is not None or plan.calibration for plan in plans)
-        if self.evaluation_s is None or not plans or is_other or any(one.is_sweep for one in state.waiting):
-            return ""
-        left = float(state.counts["waiting"] + len(plans))
+    def _time_left(self, state: QueueState) -> tuple[str, ...]:
+        """Return about how long the pending evaluations take; (): unknown, as for sweeps and calibrations."""
+        if self.evaluation_s is None or not state.running or not _is_of_runs(state):
+            return ()
+        left = float(state.counts["waiting"] + len(state.running))
         for one in state.running:
             if one.progress is not None and one.progress.total:
                 left -= (one.progress.answered or 0) / one.progress.total
-        return f"about {duration_text(self.evaluation_s * left / len(plans))} left"
+        return (f"about {duration_text(self.evaluation_s * left / len(state.running))} left",)
+
+
+def _is_of_runs(state: QueueState) -> bool:
+    """Return whether only checkpoints of runs are evaluated."""
+    for one in state.running:
+        if one.plan.sweep is not None or one.plan.calibration:
+            return False
+    return not any(one.is_sweep for one in state.waiting)
 
 
 def _why_waiting(state: QueueState) -> str:

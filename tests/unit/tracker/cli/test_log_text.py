@@ -11,10 +11,9 @@ import pytest
 from rich.console import Console
 
 from eval_jobs.errors import ServerDied
-from eval_jobs.host.masking import ONCE
 from tracker.cli import main as cli_main
 from tracker.cli.log_text import CleanFormatter, TimedLines, log_with, show_traceback
-from tracker.domain.records.display import REPLACEMENT
+from tracker.domain.records.display import ONCE, REPLACEMENT
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2Jstep\r\u202e"
 

@@ -39,19 +39,7 @@ def command(*, kind: str, config_path: Path | None, work_dir: Path | None, withi
     Checks processes of this machine or container only; watcher and agent of this run only, except with --work-dir.
     A process that waits for a database, MLflow or a slow model is alive; its activity is printed.
     """
-    run = None
-    if work_dir is None:
-        from tracker.config import DEFAULT_NAME, load_config  # here: slow to import (half a second)
-
-        settings = load_config(config_path or Path(DEFAULT_NAME)).run
-        work_dir, run = settings.work_dir, settings.name
-    found = [life for life in lives(work_dir, kind, SystemClock()) if run is None or life.run in ("", run)]
-    if not found:
-        of_run = "" if run is None or kind == "worker" else f" for run {run}"
-        raise NoSignOfLife(
-            f"no `tracker {kind}` is running{of_run} with the work folder {work_dir}",
-            hint=f"start {_STARTS[kind]}, or pass its work folder: `tracker health {kind} --work-dir FOLDER`",
-        )
+    found = _found(kind, config_path, work_dir)
     for life in found:
         if life.age_s > within_s:
             what = f"no heartbeat from {kind} {life.pid} for {life.age_s:.0f} s"
@@ -64,3 +52,20 @@ def command(*, kind: str, config_path: Path | None, work_dir: Path | None, withi
         return
     for life in found:
         click.echo(f"{kind} {life.pid}: {one_line(life.activity)} ({life.age_s:.0f} s ago)")
+
+
+def _found(kind: str, config_path: Path | None, work_dir: Path | None) -> tuple[Life, ...]:
+    """Return what is running, of the run of the settings; with `work_dir` and for workers, of every run."""
+    run = None
+    if work_dir is None:
+        from tracker.config import DEFAULT_NAME, load_config  # here: slow to import (half a second)
+
+        settings = load_config(config_path or Path(DEFAULT_NAME)).run
+        work_dir, run = settings.work_dir, settings.name
+    if found := tuple(life for life in lives(work_dir, kind, SystemClock()) if run is None or life.run in ("", run)):
+        return found
+    of_run = "" if run is None or kind == "worker" else f" for run {run}"
+    raise NoSignOfLife(
+        f"no `tracker {kind}` is running{of_run} with the work folder {work_dir}",
+        hint=f"start {_STARTS[kind]}, or pass its work folder: `tracker health {kind} --work-dir FOLDER`",
+    )

@@ -1,7 +1,7 @@
 """`tracker silence NAME --for 4h`: silence alerts for a while."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import filter as filter_names
@@ -28,6 +28,7 @@ KINDS = (
     SubjectKind.TRAINING,
 )
 _NAMED = (SubjectKind.LATENCY, SubjectKind.TRAINING)
+_WHAT = {SubjectKind.BENCHMARK: "benchmark", SubjectKind.LATENCY: "load"}
 
 
 def length_of(ctx: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:
@@ -105,18 +106,24 @@ def _check_silenced(silence: Silence, silences: Sequence[Silence]) -> None:
 
 def _check_known(project: Project, silence: Silence) -> None:
     """Refuse the name of no benchmark or load: it would silence nothing and remain unnoticed."""
-    if silence.kind not in (SubjectKind.BENCHMARK, SubjectKind.LATENCY) or silence.name == "*":
+    what = _WHAT.get(silence.kind)
+    if what is None or silence.name == "*":
         return
-    what = "benchmark" if silence.kind is SubjectKind.BENCHMARK else "load"
-    known = {("benchmark", one.resolved_name()) for one in project.config.benchmark}
-    known |= {("load", load.name) for load in project.config.probe.to_loads()}
+    known = {name for kind, name in _known_names(project, silence.run_id) if name and kind is silence.kind}
+    if silence.name not in known and not filter_names(known, silence.name):
+        raise ConfigError(f"no {what} matches {silence.name!r}", hint=known_names_hint(f"{what}s", known, silence.name))
+
+
+def _known_names(project: Project, run: str) -> Iterator[tuple[SubjectKind, str]]:
+    for benchmark in project.config.benchmark:
+        yield SubjectKind.BENCHMARK, benchmark.resolved_name()
+    for load in project.config.probe.to_loads():
+        yield SubjectKind.LATENCY, load.name
     for run_id in project.history.runs():
-        for report in project.history.outlines(run_id) if is_of(run_id, silence.run_id) else ():
-            known |= {("benchmark", verdict.benchmark) for verdict in report.verdicts if verdict.benchmark}
-            known |= {("load", verdict.load) for verdict in report.latency}
-    names = [name for of, name in known if of == what]
-    if silence.name not in names and not filter_names(names, silence.name):
-        raise ConfigError(f"no {what} matches {silence.name!r}", hint=known_names_hint(f"{what}s", names, silence.name))
+        if is_of(run_id, run):
+            for report in project.history.outlines(run_id):
+                yield from ((SubjectKind.BENCHMARK, one.benchmark) for one in report.verdicts)
+                yield from ((SubjectKind.LATENCY, one.load) for one in report.latency)
 
 
 def _asked_for(asked: _Asked, run_id: str, now: datetime) -> Silence:

@@ -81,12 +81,9 @@ def command(asked: _Asked) -> int:
     project = _project_of(opened, asked.folder, asked.run_name)
     places = _places(project, asked)
     lead, is_watched = project.lead(), has_watcher(opened)
-    asked = replace(asked, is_ours=lead.take(SystemClock().now()))
+    asked = replace(asked, is_ours=_leads(lead, project))
     if is_watched or not asked.is_ours:
         asked = replace(asked, workers=0)
-    leader = None if asked.is_ours else lead.leader()
-    if leader is not None and leader.output_dir != canonical(project.config.run.output_dir):
-        raise ConfigError(leader.sentence(project.config.run.name), hint="choose another name with --run")
     display = WatchDisplay(Console(), project.config, time.monotonic)
     try:
         check_ready(project, has_engine=asked.workers > 0)
@@ -102,6 +99,16 @@ def command(asked: _Asked) -> int:
     end = ending_of(project, {(place.run_id, place.step) for place in places}, unsent=display.unsent)
     display.farewell(end)
     return end.code
+
+
+def _leads(lead: Lead, project: Project) -> bool:
+    """Return whether this process leads the run; else another one watches it in the same folder."""
+    if lead.take(SystemClock().now()):
+        return True
+    leader, run = lead.leader(), project.config.run
+    if leader is not None and leader.output_dir != canonical(run.output_dir):
+        raise ConfigError(leader.sentence(run.name), hint="choose another name with --run")
+    return False
 
 
 def _project_of(project: Project, folder: Path | None, run_name: str | None) -> Project:

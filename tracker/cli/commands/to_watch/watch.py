@@ -88,7 +88,6 @@ def command(
         training_ended=training_ended,
         curves=TrainerCurves(_command_of(pid)),
         must_be_ready=until_idle,
-        shown=shown,
         sign=SignOfLife(project.config.run.work_dir, "watch", SystemClock(), run=project.config.run.name),
         launcher=project.workers(workers, on_news=lambda: session.wake()),  # noqa: PLW0108 - it is replaced
         agent_of=lambda present: present.agents(int(agent_mode == "on"), on_news=lambda: session.wake()),  # noqa: PLW0108
@@ -96,8 +95,8 @@ def command(
     lead = project.lead()
     try:
         with display, session.sign:
-            while not _lead_and_watch(session, lead, display):
-                pass
+            while not _lead_and_watch(session, lead, display, shown):
+                shown = ()
         end = ending_of(session.project, session.seen, unsent=display.unsent)
         display.farewell(end)
         return end.code
@@ -127,8 +126,6 @@ class _Session:
     curves: TrainerCurves
     must_be_ready: bool
     """Whether to end if evaluations would fail."""
-    shown: Collection[Finding]
-    """Errors that were logged at the start."""
     sign: SignOfLife
     launcher: Launcher
     """Of the workers of this process; they outlive a change of the settings."""
@@ -152,12 +149,15 @@ class _Session:
         if changed.agent_settings() != self.project.agent_settings():
             self.agent.stop()
             self.agent = self.agent_of(changed)
-        self.project, self.shown = changed, ()
+        self.project = changed
         return True
 
 
-def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> bool:
-    """Lead, if need be after a standby, and watch; return False if the lead was lost or the settings have changed."""
+def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay, shown: Collection[Finding]) -> bool:
+    """Lead, if need be after a standby, and watch; return False if the lead was lost or the settings have changed.
+
+    `shown`: errors that are logged already.
+    """
     clock, run = SystemClock(), session.project.config.run
 
     def show_leader(leader: Leader | None) -> None:
@@ -177,7 +177,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
         lambda newest: findings_of(project, newest.uri, has_engine=session.workers > 0),
         clock,
         must_be_ready=session.must_be_ready,
-        shown=session.shown,
+        shown=shown,
     )
     state = WatchState(is_held=gate.is_held, demand_lead=partial(demand_lead, lead))
     try:
