@@ -14,8 +14,9 @@ from tracker.config.section import Section
 HEAD = """# Settings
 
 Every setting of `tracker.toml`, with its default in parentheses. Paths are relative to the file; an unknown setting is
-an error. A running `tracker watch` uses changes within seconds, except those of `[run]` and `[store]`; pending
-evaluations are replaced, results stay in their series.
+an error. A running `tracker watch` uses a saved file within seconds; pending evaluations are replaced, results stay
+in their series. Restart it for changes of `[run]` or `[store]` (they hold back the whole file), data files or
+environment variables.
 """
 
 

@@ -1,8 +1,8 @@
 """Heartbeats of processes with a main loop: each renews a small file in its work folder in every iteration.
 
-    with SignOfLife(work_dir, "worker", clock) as sign:
-        sign.give("waiting for plans")
-    lives(work_dir, "worker", clock)     # of the running processes of this machine, or container
+    with SignOfLife(work_dir, "watch", clock, run="qwen") as sign:
+        sign.give("watching")
+    lives(work_dir, "watch", clock)     # of the running processes of this machine, or container
 
 A stopped, frozen or stuck process does not renew it. One that waits for an unreachable database does, and reports it.
 """
@@ -33,6 +33,8 @@ class Life:
     """One running process and its last heartbeat."""
 
     pid: int
+    run: str = ""
+    """Run that a watcher or an agent follows; empty for a worker, which evaluates for every run."""
     activity: str
     age_s: float
     """Age of the heartbeat. Time in which the machine was suspended does not count."""
@@ -41,10 +43,11 @@ class Life:
 class SignOfLife:
     """The heartbeat of this process while its context is open; `give` may be called from any thread."""
 
-    def __init__(self, work_dir: Path, kind: str, clock: Clock) -> None:
+    def __init__(self, work_dir: Path, kind: str, clock: Clock, *, run: str = "") -> None:
         name = f"{kind}-{os.getpid()}-{proc.own_start_time()}-{proc.machine_hash()}.json"
         self._path = work_dir / FOLDER / name
         self._clock = clock
+        self._run = run
         self._lock = threading.Lock()
         self._given_s: float | None = None
 
@@ -69,7 +72,7 @@ class SignOfLife:
             self._given_s = now_s
             with suppress(OSError):  # a full disk must not end an evaluation
                 new = self._path.with_suffix(".new")
-                new.write_text(json.dumps({"at_s": now_s, "activity": activity}), encoding="utf-8")
+                new.write_text(json.dumps({"at_s": now_s, "run": self._run, "activity": activity}), encoding="utf-8")
                 new.replace(self._path)
 
 
@@ -85,5 +88,6 @@ def lives(work_dir: Path, kind: str, clock: Clock) -> tuple[Life, ...]:
         with suppress(FileNotFoundError):  # it has just ended
             said = json.loads(path.read_text(encoding="utf-8"))
             age_s = clock.monotonic_s() - said["at_s"]
-            found.append(Life(pid=int(name["pid"]), activity=said["activity"], age_s=age_s))
+            life = Life(pid=int(name["pid"]), run=said.get("run", ""), activity=said["activity"], age_s=age_s)
+            found.append(life)
     return tuple(sorted(found, key=lambda life: life.pid))

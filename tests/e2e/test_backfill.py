@@ -13,9 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from eval_jobs.host.clock import SystemClock
 from tests.commands import RunningTracker, tracker, write_project
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
 from tests.tiny_model import write_checkpoint
+from tracker.api.opening import open_project
 
 ROWS = 12
 STEPS = (100, 200, 300, 400, 500)
@@ -47,10 +49,10 @@ class Script:
 
 
 @contextmanager
-def project(folder: Path, script: Script) -> Iterator[Path]:
+def project(folder: Path, script: Script, *, more: str = "") -> Iterator[Path]:
     models = [f"step-{step}" for step in STEPS]
     with OpenAIServer(script, model=models[0], more_models=tuple(models[1:])) as server:
-        write_project(folder, server.base_url, rows=ROWS)
+        write_project(folder, server.base_url, rows=ROWS, more=more)
         for step in STEPS:
             write_checkpoint(folder / "out" / f"checkpoint-{step}", seed=step)
         yield folder
@@ -94,6 +96,47 @@ def test_what_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
         assert reported(tmp_path) == list(STEPS)
         twice = {step for (step, _), count in script.asked.items() if count > 1}
         assert twice <= {400}, "only what was in flight may be asked again"
+
+
+def test_beside_a_watcher_its_workers_evaluate_the_rest_of_its_run_and_other_folders(tmp_path: Path) -> None:
+    script = Script()
+    with project(tmp_path, script, more="max_waiting = 1\n"):
+        write_checkpoint(tmp_path / "old" / "checkpoint-200", seed=7)
+        watch = RunningTracker(tmp_path, "watch", output=tmp_path / "watched")
+        try:
+            watch.until_said("skipped")
+            said = tracker(tmp_path, "backfill", "--order", "bisect")
+            other = tracker(tmp_path, "backfill", "old")
+            assert watch.stop() == 130
+        finally:
+            watch.kill_all()
+        for text in (said, other):
+            assert "workers evaluated by the workers of the running `tracker watch`" in text
+        assert re.search(r"progress \d of 5 done", said)
+        assert (reported(tmp_path, "r"), reported(tmp_path, "old")) == (list(STEPS), [200])
+        asked = {step: {n for (of, _), n in script.asked.items() if of == step} for step in STEPS}
+        assert asked == {step: {1} for step in STEPS} | {200: {2}}, "two checkpoints have this step"
+        assert len([*(tmp_path / ".tracker" / "work").glob("worker-[0-9]*.log")]) == 1, "of the watcher"
+
+
+def test_a_backfill_whose_watcher_stops_says_so_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    script = Script()
+    with project(tmp_path, script):
+        opened = open_project(tmp_path / "tracker.toml")
+        lead = opened.lead()
+        assert lead.take(SystemClock().now()), "as a watcher does that has no workers"
+        backfill = RunningTracker(tmp_path, "backfill", output=tmp_path / "said")
+        try:
+            backfill.until_said("no worker is running: start `tracker worker ")
+            assert opened.queue.open_steps("r") == {100}
+            lead.release()
+            assert backfill.wait() == 4
+        finally:
+            backfill.kill_all()
+        assert "the watcher of run r stopped" in backfill.said()
+        assert "run the same command again to continue" in backfill.said()
+        tracker(tmp_path, "backfill")
+        assert reported(tmp_path) == list(STEPS)
 
 
 def test_another_folder_is_another_run_and_steps_may_be_chosen(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """A watcher that could only fail waits, and takes over corrected settings while it runs."""
 
 import json
+import re
 import signal
 import threading
+from collections import Counter
 from pathlib import Path
 
 from tests.commands import RunningTracker, run_tracker, write_project
@@ -12,6 +14,7 @@ from tests.tiny_model import write_checkpoint
 
 SWEEP = '[[schedule]]\nname = "all"\ncheckpoints = ["all"]\n'
 RULE = '[[health.rule]]\nname = "bad_batch"\npattern = "skipping batch"\n'
+TIMED = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ ")
 EVALUATING = (
     ("watch", "--until-idle"),
     ("evaluate", "out/checkpoint-100"),
@@ -23,8 +26,29 @@ EVALUATING = (
 
 def write_settings(project: Path, url: str, *, engine: str = "remote", more: str = "") -> None:
     write_project(project, url, rows=4)
+    for data in (project / "sums.jsonl", project / "facts.jsonl"):
+        data.write_text(data.read_text() + data.read_text().partition("\n")[0] + "\n")
     file = project / "tracker.toml"
     file.write_text(file.read_text().replace('engine = "remote"', f'engine = "{engine}"') + more)
+
+
+def repeated(said: str) -> Counter[str]:
+    """Return how often rows that repeat were named, by benchmark."""
+    return Counter(re.findall(r"benchmark (\w+): \S+ rows of \S+ repeat", said))
+
+
+def check_log(said: str) -> None:
+    """Nothing is said twice although the settings changed, and every line has a time."""
+    assert repeated(said) == {"sums": 1, "facts": 1}, said
+    assert (said.count("no chat template"), said.count("found step 100")) == (1, 1), said
+    assert all(TIMED.match(line) for line in said.splitlines() if line), said
+
+
+def check_commands(project: Path, url: str) -> None:
+    """Also commands that read the settings and the data several times say it once."""
+    write_settings(project, url, more=SWEEP)
+    for command in EVALUATING[-2:]:
+        assert repeated(run_tracker(project, *command).stderr) == {"sums": 1, "facts": 1}, command
 
 
 def test_evaluations_wait_for_settings_that_can_work_and_follow_later_changes(tmp_path: Path) -> None:
@@ -45,18 +69,24 @@ def test_evaluations_wait_for_settings_that_can_work_and_follow_later_changes(tm
             running.until_said("the new settings are in use")
             running.until_said("evaluated step 100")
             write_settings(tmp_path, server.base_url, more=f"limit = 2\n{RULE}")
-            pause = threading.Event()
-            while running.said().count("evaluated step 100") < 2:
-                assert running.poll() is None, running.said()
-                pause.wait(0.1)
+            until_evaluated_twice(running)
             (tmp_path / "out" / "train.log").write_text("step 1 | loss 2.5\nskipping batch 7\n")
             running.until_said("bad batch at step 1")
             (tmp_path / "tracker.toml").write_text("[run\n")
             running.until_said("the previous settings stay in use: E-CONFIG")
             assert running.stop(signal.SIGINT) == 130
+            check_log(running.said())
+            check_commands(tmp_path, server.base_url)
         finally:
             running.kill_all()
     the_log_says_what_changed(tmp_path, server.base_url)
+
+
+def until_evaluated_twice(running: RunningTracker) -> None:
+    pause = threading.Event()
+    while running.said().count("evaluated step 100") < 2:
+        assert running.poll() is None, running.said()
+        pause.wait(0.1)
 
 
 def the_log_says_what_changed(project: Path, url: str) -> None:

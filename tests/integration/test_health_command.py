@@ -64,7 +64,9 @@ def test_whoever_goes_on_is_healthy_and_whoever_is_stopped_or_killed_is_not(proj
             until(0, project, kind, *STRICT)
     assert len([*(project / ".tracker/work/alive").iterdir()]) == 3  # they were killed, and the agent with its watcher
     for kind in both:
-        assert f"no `tracker {kind}` is running with the work folder " in tracker(project, "health", kind, code=4)
+        of_run = " for run r" if kind == "watch" else ""
+        said = tracker(project, "health", kind, code=4)
+        assert f"no `tracker {kind}` is running{of_run} with the work folder " in said
 
 
 def test_a_watcher_that_stands_by_is_healthy_too(project: Path) -> None:
@@ -74,6 +76,23 @@ def test_a_watcher_that_stands_by_is_healthy_too(project: Path) -> None:
         while len(lines) < 2:
             lines = until(0, project, "watch").splitlines()
         assert sorted(line.split(": ")[1].split(" (")[0] for line in lines) == ["standby", "watching"]
+
+
+def test_the_watcher_of_another_run_in_the_same_folder_does_not_count(project: Path) -> None:
+    settings = (project / "tracker.toml").read_text()
+    (project / "other.toml").write_text(settings.replace('name = "r"', 'name = "other"'))
+    alive = ("watch", "--workers", "0")
+    with running(project, *alive), running(project, *alive, "--config", "other.toml") as other:
+        for kind in ("watch", "agent"):
+            until(0, project, kind, "--config", "other.toml")
+            until(0, project, kind)
+        (life,) = result_of(tracker(project, "health", "watch", "--config", "other.toml", "--json"))
+        assert (life["pid"], life["run"]) == (other.pid, "other")
+        other.kill_all()
+        for kind in ("watch", "agent"):
+            said = until(4, project, kind, "--config", "other.toml")
+            assert f"no `tracker {kind}` is running for run other with the work folder " in said
+        assert until(0, project, "watch", "--work-dir", ".tracker/work").startswith("watch ")
 
 
 def test_a_check_leaves_everything_as_it_is(project: Path) -> None:

@@ -96,7 +96,7 @@ def test_a_server_that_was_away_leaves_the_same_store_as_one_that_was_not(files:
 def test_the_link_opens_charts_of_the_loss_and_every_benchmark_by_step(
     files: MlflowFiles, url: str, tmp_path: Path
 ) -> None:
-    (link,) = filter(_is_of(files), page_links(files.uri, url))
+    link = page_links(files.uri, url)[EXPERIMENT]
     # High enough for all charts: those below the window's end are not drawn.
     with open_page(link, local_storage=NO_ASSISTANT, height=2200) as page:
         wait_for_texts(page, "Training loss", "Latency", "Coverage")
@@ -182,7 +182,8 @@ def test_a_port_that_is_taken_is_named(files: MlflowFiles) -> None:
 def test_for_a_server_that_runs_already_only_its_links_are_given(files: MlflowFiles, url: str, tmp_path: Path) -> None:
     links: list[str] = []
     assert serve_ui(url, tmp_path, 0, links.append) == 0
-    assert len([*filter(_is_of(files), links)]) == 1
+    (link,) = filter(_is_of(files), links)
+    assert link.startswith(f"experiment {EXPERIMENT}: {url}/")
 
 
 def test_ctrl_c_stops_the_server_and_all_its_processes(tmp_path: Path) -> None:

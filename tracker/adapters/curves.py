@@ -12,6 +12,7 @@ from tracker.adapters.trainer_files.documents import read_documents
 from tracker.domain.checkpoints.listing import TRAINER_STATE
 from tracker.domain.checkpoints.names import is_step, unit_of
 from tracker.domain.health.logs.curves import points_of
+from tracker.domain.records.display import ONCE
 from tracker.domain.records.tracking import TrainerFacts
 from tracker.domain.records.types import CurvePoint
 from tracker.domain.tracking.trainer_facts import Document, trainer_facts
@@ -60,7 +61,7 @@ def _state(path: Path) -> dict[str, object]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        log.warning("cannot read training curves from %s: %s", path, error)
+        log.warning("cannot read training curves from %s: %s", path, error, extra=ONCE)
         return {}
     if isinstance(document, dict):
         return document

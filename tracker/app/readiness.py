@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from eval_jobs.ports import Clock
@@ -22,6 +22,8 @@ class ReadyGate:
     clock: Clock
     must_be_ready: bool
     """Errors are raised instead of waiting for other settings."""
+    shown: Collection[Finding] = ()
+    """Errors that the user has seen already."""
     _is_open: bool = False
     _due_s: float = -math.inf
     errors: tuple[Finding, ...] = ()
@@ -41,10 +43,17 @@ class ReadyGate:
     def _take(self, errors: tuple[Finding, ...]) -> None:
         if self.must_be_ready:
             demand_ready(errors)
-        if errors and errors != self.errors:
-            for one in errors:
-                log.warning("%s: %s (hint: %s)", one.subject, one.message, one.hint)
+        shown = set(map(_problem_of, self.shown))
+        for one in errors:
+            if _problem_of(one) not in shown:
+                log.warning("%s", one)
+        if errors and not self.errors:
             log.warning("evaluations wait until this is fixed; checkpoints are pinned meanwhile")
-        if self.errors and not errors:
+        elif self.errors and not errors:
             log.warning("evaluations begin: all checks passed")
-        self.errors, self._is_open = errors, not errors
+        self.errors, self.shown, self._is_open = errors, errors, not errors
+
+
+def _problem_of(error: Finding) -> tuple[str, str]:
+    """Return what is equal for all checkpoints; messages name a checkpoint."""
+    return error.subject, error.hint

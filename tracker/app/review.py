@@ -15,6 +15,7 @@ from tracker.domain.best.choice import champions_of
 from tracker.domain.log.events import RunEvent, evaluated, verdict_changes
 from tracker.domain.overview.costs import with_cost_so_far
 from tracker.domain.records.branches import branches_of
+from tracker.domain.records.display import ONCE
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.types import Report
 from tracker.domain.scores.series import series_key
@@ -180,4 +181,5 @@ def warn_of_baseline(record: EvalRecord, run_context: RunContext, policy: Policy
             ", ".join(lacking),
             pinned.run_id,
             pinned.step,
+            extra=ONCE,
         )

@@ -10,14 +10,15 @@ from rich.console import Console
 
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.ports import Launcher, QueueStatus
+from eval_jobs.queue.sql_queue import SqlQueue
 from eval_jobs.records.progress import progress_text
 from tracker.api.acting import evaluate_here, pinned_at
 from tracker.app.commands.once import EvaluatedOnce
-from tracker.cli.tables.findings import findings_table
 from tracker.cli.tables.progress_bars import LiveProgress
 from tracker.domain.overview.ending import Ending, RunStep, Totals, ending, totals_of
 from tracker.domain.readiness.finding import Finding, Level, demand_ready, errors_in
 from tracker.domain.readiness.surroundings import CHECKPOINTS
+from tracker.domain.records.display import ONCE
 from tracker.domain.records.types import Gap, Report
 from tracker.wiring.doctor import examine
 from tracker.wiring.project import Project
@@ -37,14 +38,9 @@ def findings_of(project: Project, checkpoint: str, *, has_engine: bool) -> tuple
 
 
 def check_ready(
-    project: Project,
-    console: Console,
-    checkpoint: str | None = None,
-    *,
-    has_engine: bool = True,
-    must_be_ready: bool = True,
-) -> None:
-    """Print findings about the evaluation of a checkpoint, by default of the newest one of the run.
+    project: Project, checkpoint: str | None = None, *, has_engine: bool = True, must_be_ready: bool = True
+) -> tuple[Finding, ...]:
+    """Log findings about the evaluation of a checkpoint, by default of the newest one of the run; return the errors.
 
     Raises:
         ConfigError: every evaluation, or every answer of a benchmark, would fail, and `must_be_ready` is set.
@@ -53,13 +49,15 @@ def check_ready(
         findings = examine(project, has_engine=has_engine)
     else:
         findings = findings_of(project, checkpoint, has_engine=has_engine)
-    shown = [one for one in findings if one.level is Level.WARNING]
-    if not must_be_ready:
-        shown += errors_in(findings)
-    if shown:
-        console.print(findings_table(shown))
+    for one in findings:
+        if one.level is Level.WARNING:
+            log.warning("%s", one, extra=ONCE)
+    errors = errors_in(findings)
     if must_be_ready:
         demand_ready(findings)
+    for one in errors:
+        log.warning("%s", one)
+    return errors
 
 
 def evaluate_now(
@@ -79,7 +77,7 @@ def evaluate_now(
         ConfigError: it cannot be evaluated with these settings.
         StoreError: the results cannot be stored.
     """
-    check_ready(project, console, checkpoint)
+    check_ready(project, checkpoint)
     pinned = pinned_at(project, checkpoint, run_id, step=step)
     with LiveProgress(console, "starting", SystemClock().monotonic_s) as live:
         name = f"step {pinned.step}"
@@ -104,14 +102,14 @@ def totals_in(project: Project, found: Collection[RunStep]) -> Totals:
     return totals_of(found, reports, gaps)
 
 
-def local_workers(project: Project, count: int, config_path: Path) -> Launcher:
+def local_workers(
+    project: Project, count: int, config_path: Path, *, on_news: Callable[[], None] = lambda: None
+) -> Launcher:
     """Return the launcher of `count` workers; without workers here, one that warns if there are none elsewhere."""
     if count:
-        return project.workers(count)
-    folder = project.config.run.state_dir
-    return WorkersElsewhere(
-        project.queue, f"start `tracker worker --config {config_path}` on a machine that has {folder}"
-    )
+        return project.workers(count, on_news=on_news)
+    hint = f"start `tracker worker --config {config_path}` on a machine that has {project.config.run.state_dir}"
+    return WorkersElsewhere(SqlQueue(project.database), hint)  # of every run, as workers see it
 
 
 class WorkersElsewhere:

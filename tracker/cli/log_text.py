@@ -2,8 +2,11 @@
 
 import logging
 import os
+import re
 import sys
 import traceback
+from datetime import UTC, datetime
+from io import TextIOWrapper
 from types import TracebackType
 
 import click
@@ -11,6 +14,8 @@ import click
 from eval_jobs.errors import TrackerError
 from eval_jobs.host.secrets import held_secrets, masked
 from tracker.domain.records.display import clean, one_line
+
+_LINE = re.compile(r"^(?=[^\n])", re.MULTILINE)
 
 
 class CleanFormatter(logging.Formatter):
@@ -26,21 +31,45 @@ class CleanFormatter(logging.Formatter):
 
 
 class RepeatFilter(logging.Filter):
-    """Drops a message that equals the one before it; the 10th, 100th and so on are logged with their number."""
+    """Drops a message that equals the one before it; the 10th, 100th and so on are logged with their number.
+
+    One with `ONCE` is logged once, whatever is logged in between.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._last, self._count = "", 0
+        self._said: set[str] = set()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether to log the record."""
         message = record.getMessage()
+        if getattr(record, "is_once", False):
+            is_new = message not in self._said
+            self._said.add(message)
+            return is_new
         self._count = self._count + 1 if message == self._last else 1
         self._last = message
         is_logged = str(self._count).rstrip("0") == "1"
         if is_logged and self._count > 1:
             record.msg, record.args = f"{message} ({self._count:,} times)", ()
         return is_logged
+
+
+class TimedLines(TextIOWrapper):
+    """A text stream that begins every line with the time in UTC."""
+
+    def __init__(self, stream: TextIOWrapper) -> None:
+        super().__init__(stream.buffer, stream.encoding, stream.errors, line_buffering=True)
+        self._stream = stream  # which closes its buffer when nothing refers to it
+        self._is_at_start = True
+
+    def write(self, text: str) -> int:
+        """Write text; its lines have the time of this call."""
+        start = 0 if self._is_at_start else text.find("\n") + 1 or len(text)
+        if text:
+            self._is_at_start = text.endswith("\n")
+        return super().write(text[:start] + _LINE.sub(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} ", text[start:]))
 
 
 def printable(text: str) -> str:

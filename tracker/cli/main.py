@@ -17,7 +17,7 @@ import click
 
 from eval_jobs.errors import ConfigError, ExitCode, TrackerError
 from tracker.cli import interrupts
-from tracker.cli.log_text import log_with, show_error, show_traceback
+from tracker.cli.log_text import TimedLines, log_with, show_error, show_traceback
 
 PLUGIN_GROUP = "tracker.commands"
 DISTRIBUTION = "checkpoint-tracker"
@@ -78,6 +78,13 @@ def module_of(command: str) -> str:
     group = next(title for title, commands in GROUPS.items() if command in commands)
     name = "import_results" if command == "import" else command
     return f"tracker.cli.commands.to_{group.lower().replace(' ', '_')}.{name}"
+
+
+_TIMED = {
+    "stdout": ("watch", "worker", "backfill"),
+    "stderr": ("watch", "worker", "backfill", "guard", "sweep"),
+}
+"""Commands whose lines begin with the time where the stream is no terminal, because they log for long."""
 
 
 class _PipeBroken(Exception):
@@ -158,12 +165,18 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version(DISTRIBUTION), prog_name="tracker")
 @click.option("--debug", is_flag=True, help="Show tracebacks and debug logs.")
-def cli(*, debug: bool) -> None:
+@click.pass_context
+def cli(ctx: click.Context, *, debug: bool) -> None:
     """Evaluate every checkpoint of a training run, and detect what the model forgot.
 
     Start with `tracker init OUTPUT_FOLDER`, then `tracker watch`.
     """
-    pattern = "%(asctime)s %(levelname)s %(name)s: %(message)s" if debug else "%(levelname)s: %(message)s"
+    for name, commands in _TIMED.items():
+        stream = getattr(sys, name)
+        if ctx.invoked_subcommand in commands and not stream.isatty():
+            setattr(sys, name, TimedLines(stream))
+    asctime = "" if isinstance(sys.stderr, TimedLines) else "%(asctime)s "
+    pattern = f"{asctime}%(levelname)s %(name)s: %(message)s" if debug else "%(levelname)s: %(message)s"
     log_with(logging.StreamHandler(), pattern)
     if debug:
         for package in ("eval_jobs", "tracker", "dashboards"):

@@ -236,7 +236,7 @@ def _run(settings: AgentSettings, work_dir: Path, interrupts: Interrupts, nudged
     machine = MachineWatch(machine=SystemMachine())
     watch = job_watch(settings, clock, machine)
     agent = _Agent(settings=settings, engine=engine, clock=clock, watch=watch, machine=machine)
-    with closing(agent), SignOfLife(work_dir, KIND, clock) as sign:
+    with closing(agent), SignOfLife(work_dir, KIND, clock, run=settings.run) as sign:
         trimmed_s = clock.monotonic_s()
         while True:
             has_news = agent.read()

@@ -37,6 +37,8 @@ from tracker.adapters.secrets import read_secret, take_out
 from tracker.adapters.tracking.no_tracking import NoTracking
 from tracker.app.health.settings import AgentSettings
 from tracker.config import Config
+from tracker.domain.readiness.checks import ODD_ROWS
+from tracker.domain.records.display import ONCE
 from tracker.ports import Alerting, Lead, Notifier, Pins, Tracking
 from tracker.wiring.checkpoints import open_source
 from tracker.wiring.mlflow import Mlflow
@@ -177,7 +179,7 @@ class Project:
         for benchmark in suite.benchmarks:
             if benchmark.program is None:  # else its evaluator reports errors
                 for note in check_benchmark(benchmark):
-                    log.warning("benchmark %s: %s", benchmark.name, note)
+                    log.warning("benchmark %s: %s (hint: %s)", benchmark.name, note, ODD_ROWS, extra=ONCE)
         return suite
 
     @cached_property

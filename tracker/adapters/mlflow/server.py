@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from tracker.adapters.mlflow.address import public
 from tracker.adapters.mlflow.client import connect
 from tracker.adapters.mlflow.errors_sql import mapped_mlflow_errors
 from tracker.adapters.mlflow.view import VIEW_TAG, view_link
+from tracker.domain.records.display import one_line
 
 HOST = "127.0.0.1"
 START_POLLS = 600
@@ -46,7 +47,8 @@ def serve_ui(store_uri: str, artifacts_dir: Path, port: int, on_ready: Callable[
         store_uri: MLflow tracking URI. For a server that is already running, only its links are passed to `on_ready`.
         artifacts_dir: folder of the store's files; the server's log is written next to it.
         port: 0 picks a free one.
-        on_ready: called with the link of each experiment's ready-made page, newest first, once they can be opened.
+        on_ready: called with the name of each experiment and the link of its ready-made page, as one line, last changed
+            first, once they can be opened.
 
     Raises:
         PortTaken: another process listens on `port`.
@@ -85,20 +87,21 @@ def running_server(store_uri: str, artifacts_dir: Path, port: int = 0) -> Iterat
         _stop(process)
 
 
-def page_links(store_uri: str, base_url: str) -> tuple[str, ...]:
-    """Return the link of every experiment that the tracker writes to, last changed first.
+def page_links(store_uri: str, base_url: str) -> Mapping[str, str]:
+    """Return the link of every experiment that the tracker writes to by its name, last changed first.
 
     Raises:
         TrackingUnreachable, StoreError: the store cannot be read.
     """
     with mapped_mlflow_errors(public(store_uri)):
         experiments = connect(store_uri).search_experiments(order_by=["last_update_time DESC"])
-        return tuple(view_link(base_url, e.experiment_id) for e in experiments if VIEW_TAG in e.tags)
+        return {e.name: view_link(base_url, e.experiment_id) for e in experiments if VIEW_TAG in e.tags}
 
 
 def _announce(store_uri: str, base_url: str, on_ready: Callable[[str], None]) -> None:
-    for link in page_links(store_uri, base_url) or (base_url,):
-        on_ready(link)
+    links = page_links(store_uri, base_url).items()
+    for line in [f"experiment {one_line(name)}: {link}" for name, link in links] or [base_url]:
+        on_ready(line)
 
 
 def _free_port(port: int) -> int:

@@ -17,6 +17,7 @@ from eval_jobs import limits
 from eval_jobs.host.bounded.files import read_bytes
 from eval_jobs.host.bounded.json_text import parse_json
 from tracker.domain.checkpoints.listing import ADAPTER_CONFIG
+from tracker.domain.records.display import ONCE
 from tracker.domain.tracking.trainer_facts import Document
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ def _read(path: Path) -> Document:
         if not isinstance(document, dict):
             raise TypeError("it contains no names")
     except Exception as error:  # noqa: BLE001 - damaged YAML and archives raise nearly anything
-        log.warning("ignored the trainer's %s: %s", path, str(error).partition("\n")[0])
+        log.warning("ignored the trainer's %s: %s", path, str(error).partition("\n")[0], extra=ONCE)
         return {}
     return document
 

@@ -4,6 +4,8 @@
     watch(replace(quiet(world), source=source), ...)  # the rest is what a watcher does
     notify_of_lasting(world, run_ids)
 
+    fill_beside(world, state, source, show=...)  # instead, where another process watches the run
+
 A checkpoint is pinned only when it is next: reading the weights of a whole run takes long. What is already in the queue
 or the history is not evaluated again, so a backfill that was killed resumes.
 """
@@ -17,10 +19,12 @@ from datetime import datetime
 from eval_jobs.errors import CheckpointError, TrackerError
 from eval_jobs.host.unforeseen import bug_of, error_text
 from eval_jobs.identity import series_fingerprint, series_serving_hash
-from eval_jobs.ports import QueueStatus
+from eval_jobs.ports import Clock, QueueStatus
 from eval_jobs.types import Checkpoint, EvalRecord, Suite
-from tracker.app.gaps import gap_of
-from tracker.app.world import MeasurementPlan, World
+from tracker.app.daemon import TICK_S, Show
+from tracker.app.gaps import gap_of, remember_gaps
+from tracker.app.tick import plan_found
+from tracker.app.world import MeasurementPlan, Tick, WatchState, World
 from tracker.domain.alerts.lasting import OF_CHECKPOINTS, lasting_alerts
 from tracker.domain.records.types import Gap
 
@@ -47,13 +51,14 @@ class InTurn:
         `places` are in evaluation order; waiting plans of `queue` delay the next one.
         """
         self._left = list(places)
+        self._own = frozenset((place.run_id, place.step) for place in places)
         self._runs = {place.run_id for place in places}
         self._queue = queue
         self._gaps: list[Gap] = []
         self._woken = threading.Event()
 
     def due(self, judged: Collection[tuple[str, int]]) -> frozenset[tuple[str, int]]:
-        """Return run and step of all that is still to be evaluated: not returned yet, or queued for the run itself.
+        """Return run and step of its places that are not evaluated yet: not returned, or queued for the run itself.
 
         Args:
             judged: reviewed by this process; results of an earlier process may be reviewed before `ready` gets to them.
@@ -61,7 +66,7 @@ class InTurn:
         due = {(place.run_id, place.step) for place in self._left} - set(judged)
         for run_id in self._runs:
             due |= {(run_id, step) for step in self._queue.open_steps(run_id, sweeps=False)}
-        return frozenset(due)
+        return self._own & due
 
     def ready(self, now: datetime) -> tuple[Checkpoint, ...]:
         """Return the next checkpoint, or () while plans are waiting; see `ports.CheckpointSource`."""
@@ -119,6 +124,26 @@ def _pinned(place: FilledPlace) -> Checkpoint:
 def quiet(world: World) -> World:
     """Return the world of a backfill: alerts of single checkpoints are dropped; see `notify_of_lasting`."""
     return replace(world, dispatcher=replace(world.dispatcher, held=OF_CHECKPOINTS))
+
+
+def fill_beside(
+    world: World, state: WatchState, source: InTurn, *, clock: Clock, keep_workers: Callable[[], None], show: Show
+) -> None:
+    """Queue the checkpoints of `source`, one after the other, and return when the watcher of the run has judged all.
+
+    `state.demand_lead` raises when there is no watcher any more. For the others see `daemon.watch`.
+    """
+    while source.due(()):
+        now = clock.now()
+        state.demand_lead(now)
+        keep_workers()
+        found = source.ready(now)
+        # What the watcher has planned is not planned again: its screening may plan it differently.
+        state.found += [one for one in found if one.step not in world.queue.open_steps(one.run_id, sweeps=False)]
+        plan_found(world, state, now)
+        passed = Tick(checkpoints=found, gaps=remember_gaps(world, state), skipped=(), reports=(), unsent=0)
+        show(passed, world.queue.state())
+        source.wait(TICK_S)
 
 
 def notify_of_lasting(world: World, run_ids: Iterable[str]) -> None:

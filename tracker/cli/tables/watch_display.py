@@ -1,5 +1,6 @@
 """Output of `tracker watch`: one line per event, and in a terminal a live line with the current state."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Self
@@ -9,7 +10,7 @@ from rich.text import Text
 
 from eval_jobs.queue_types import QueueState
 from eval_jobs.records.progress import progress_text
-from eval_jobs.types import EngineKind, EvalPlan
+from eval_jobs.types import Checkpoint, EngineKind, EvalPlan
 from tracker.app.world import MeasurementPlan, Tick
 from tracker.cli.tables.calibration import repetitions
 from tracker.cli.tables.progress_bars import LiveProgress
@@ -23,8 +24,10 @@ from tracker.domain.log.events import event_text
 from tracker.domain.overview.ending import Ending
 from tracker.domain.overview.run import skipped_text
 from tracker.domain.records.calibration import Calibration
-from tracker.domain.records.display import count_text, names_text, one_line
+from tracker.domain.records.display import ONCE, count_text, duration_text, names_text, one_line
 from tracker.domain.records.types import Report
+
+log = logging.getLogger(__name__)
 
 _MAX_WAITING = 5
 """Maximum pending steps named in the live line."""
@@ -39,6 +42,9 @@ class WatchDisplay:
         self._leader: Leader | None = None
         self.unsent = 0
         """Results that wait for MLflow, as of the last pass."""
+        self.evaluation_s: float | None = None
+        """Usual time of one evaluation with the present settings; None: unknown, and no time left is shown."""
+        self._known: set[Checkpoint] = set()
         self._is_paused = False
         self._progress = LiveProgress(console, "scanning for checkpoints", monotonic_s)
 
@@ -70,11 +76,9 @@ class WatchDisplay:
         self.event("watching", f"{config.run.output_dir}{pattern}")
         self.event("scoring", f"{names} with {measurement.serve.engine_name}")
         if measurement.serve.trust_remote_code and measurement.serve.engine is not EngineKind.REMOTE:
-            what = "executing Python code from checkpoints (serve.trust_remote_code)"
-            self.event("warning", what, style="yellow")
+            log.warning("executing Python code from checkpoints (serve.trust_remote_code)", extra=ONCE)
         if config.watch.allow_pickle:
-            what = "unpickling weights, which can execute code (watch.allow_pickle)"
-            self.event("warning", what, style="yellow")
+            log.warning("unpickling weights, which can execute code (watch.allow_pickle)", extra=ONCE)
         self.event("state", f"{config.run.state_dir} (Ctrl-C stops; the next start continues)")
 
     def event(self, word: str, text: str, style: str = "dim") -> None:
@@ -147,12 +151,15 @@ class WatchDisplay:
 
     def _found(self, passed: Tick) -> None:
         for checkpoint in passed.checkpoints:
+            if checkpoint in self._known:
+                continue
+            self._known.add(checkpoint)
             unit = unit_of(checkpoint.source_uri, checkpoint.step)
             at = f"{self._of_run(checkpoint.run_id)}{unit} {checkpoint.step}"
             self.event("found", f"{at}  {checkpoint.source_uri}")
-        for checkpoint in passed.branches:
-            at = self._at(checkpoint.run_id, checkpoint.step)
-            self.event("restart", f"training began again before {at}: a new branch", style="yellow")
+            if checkpoint in passed.branches:
+                at = self._at(checkpoint.run_id, checkpoint.step)
+                self.event("restart", f"training began again before {at}: a new branch", style="yellow")
         for gap in passed.gaps:
             self.event("gap", f"{self._at(gap.run_id, gap.step)}  {gap.message} (hint: {gap.hint})", style="red")
 
@@ -162,6 +169,7 @@ class WatchDisplay:
             parts.append(f"{self._of_plan(running.plan)}: {progress_text(running.progress) or 'starting'}")
         if state.waiting:
             parts.append(self._waiting(state))
+        parts += self._time_left(state)
         if passed.unsent:
             parts.append(f"{count_text(passed.unsent, 'result')} pending for MLflow")
         if passed.rejected:
@@ -181,6 +189,24 @@ class WatchDisplay:
         if why := _why_waiting(state):
             return f"{text}; {why}"
         return text
+
+    def _time_left(self, state: QueueState) -> tuple[str, ...]:
+        """Return about how long the pending evaluations take; (): unknown, as for sweeps and calibrations."""
+        if self.evaluation_s is None or not state.running or not _is_of_runs(state):
+            return ()
+        left = float(state.counts["waiting"] + len(state.running))
+        for one in state.running:
+            if one.progress is not None and one.progress.total:
+                left -= (one.progress.answered or 0) / one.progress.total
+        return (f"about {duration_text(self.evaluation_s * left / len(state.running))} left",)
+
+
+def _is_of_runs(state: QueueState) -> bool:
+    """Return whether only checkpoints of runs are evaluated."""
+    for one in state.running:
+        if one.plan.sweep is not None or one.plan.calibration:
+            return False
+    return not any(one.is_sweep for one in state.waiting)
 
 
 def _why_waiting(state: QueueState) -> str:

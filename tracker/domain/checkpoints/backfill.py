@@ -4,9 +4,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from heapq import heappop, heappush
+from itertools import islice
 from statistics import median
 
-from eval_jobs.types import EvalRecord
+from eval_jobs.identity import suite_fingerprint
+from eval_jobs.types import EvalRecord, Suite
 from tracker.domain.records.imported import is_imported
 
 _NEWEST_RECORDS = 10
@@ -51,10 +53,14 @@ def evaluation_order(steps: Sequence[int], order: FillOrder) -> tuple[int, ...]:
     return tuple(_from_the_ends(ascending))
 
 
-def time_left_s(records: Iterable[EvalRecord], *, checkpoints: int, workers: int) -> float | None:
-    """Return the estimated time for `checkpoints`, from the newest evaluations of the run; None: there are none."""
+def time_left_s(
+    records: Iterable[EvalRecord], *, suites: Iterable[Suite], checkpoints: float, workers: int
+) -> float | None:
+    """Return the estimated time for `checkpoints`, from the newest evaluations of `suites`; None: there are none."""
+    wanted = {suite_fingerprint(suite) for suite in suites}
     own = sorted((r for r in records if not is_imported(r) and r.engine is not None), key=lambda r: r.finished_at)
-    took = [(r.finished_at - r.started_at).total_seconds() for r in own[-_NEWEST_RECORDS:]]
+    alike = (r for r in reversed(own) if suite_fingerprint(r.plan.suite) in wanted)
+    took = [(r.finished_at - r.started_at).total_seconds() for r in islice(alike, _NEWEST_RECORDS)]
     if took:
         return median(took) * checkpoints / max(1, workers)
     return None

@@ -38,6 +38,10 @@ class Finding:
     """What to do. Empty: nothing."""
     side: FindingSide = FindingSide.EVALUATION
 
+    def __str__(self) -> str:
+        """Return it as one line of a log."""
+        return f"{self.subject}: {self.message}" + (f" (hint: {self.hint})" if self.hint else "")
+
 
 def ok(subject: str, message: str, hint: str = "") -> Finding:
     """Return a finding that needs no action."""

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 NOTHING = "-"
 """Shown if there is no number. Never 0."""
+ONCE = {"is_once": True}
+"""`extra` of a warning about settings or files, which are read repeatedly: a command logs it again if it changes."""
 
 _KEPT = "\n\t"
 _HIDDEN_CATEGORIES = {"Cc", "Cs"}

@@ -42,6 +42,7 @@ def test_checkpoints_are_held_until_a_later_check_finds_no_error(caplog: pytest.
     for _ in range(3):
         tick(world, state, fakes.clock.now())
         gate.clock.advance(RECHECK_S / 2)
+        gate.findings = (replace(BROKEN, message="no chat template in step-200"),)  # of a later checkpoint
     assert (gate.examined, fakes.queue.waiting()) == (2, ())
     assert [record.message for record in caplog.records] == [
         "model: no chat template (hint: save one)",
@@ -54,6 +55,21 @@ def test_checkpoints_are_held_until_a_later_check_finds_no_error(caplog: pytest.
     gate.findings = (BROKEN,)
     gate.clock.advance(RECHECK_S)
     assert not gate.gate.is_held(fakes.run.records[0].plan.checkpoint), "it stays open"
+
+
+def test_an_error_that_was_shown_before_is_not_logged_again_but_that_evaluations_wait_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fakes, gate = FakeWorld(), Gate()
+    gate.gate.shown = (BROKEN,)
+    gate.gate.is_held(fakes.run.records[0].plan.checkpoint)
+    gate.findings = (BROKEN, error("engine", "not installed", "install it"))
+    gate.clock.advance(RECHECK_S)
+    gate.gate.is_held(fakes.run.records[0].plan.checkpoint)
+    assert [record.message for record in caplog.records] == [
+        "evaluations wait until this is fixed; checkpoints are pinned meanwhile",
+        "engine: not installed (hint: install it)",
+    ]
 
 
 def test_without_a_user_an_error_ends_the_command() -> None:

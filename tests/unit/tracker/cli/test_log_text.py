@@ -2,15 +2,18 @@
 
 import io
 import logging
+import re
 import sys
 from collections.abc import Iterator
 
+import click
 import pytest
+from rich.console import Console
 
 from eval_jobs.errors import ServerDied
 from tracker.cli import main as cli_main
-from tracker.cli.log_text import CleanFormatter, log_with, show_traceback
-from tracker.domain.records.display import REPLACEMENT
+from tracker.cli.log_text import CleanFormatter, TimedLines, log_with, show_traceback
+from tracker.domain.records.display import ONCE, REPLACEMENT
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2Jstep\r\u202e"
 
@@ -113,3 +116,28 @@ def test_a_repeated_message_is_logged_once_and_then_with_its_number() -> None:
         "store a usable",
         "store a unreachable",
     ]
+
+
+def test_a_warning_about_settings_is_logged_again_only_when_it_changes() -> None:
+    stream = io.StringIO()
+    log_with(logging.StreamHandler(stream), "%(message)s")
+    for rows in (1, 1, 2):
+        logging.getLogger("tests").warning("sums: %d rows repeat", rows, extra=ONCE)
+        logging.getLogger("tests").warning("facts: 1 row repeats", extra=ONCE)
+    assert stream.getvalue().splitlines() == ["sums: 1 rows repeat", "facts: 1 row repeats", "sums: 2 rows repeat"]
+
+
+def test_lines_of_a_log_that_is_no_terminal_begin_with_the_time() -> None:
+    written = io.BytesIO()
+    timed = TimedLines(io.TextIOWrapper(written, "utf-8"))
+    console = Console(file=timed)
+    console.print("found", "step", end=" ")
+    console.print("100\n\n  watching")
+    log_with(logging.StreamHandler(timed), "%(levelname)s: %(message)s")
+    logging.getLogger("tests").warning("unreachable")
+    click.echo("error E-CONFIG", file=timed)
+    timed.write("")
+    times = re.compile(r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ ", re.MULTILINE)
+    assert times.sub("+", written.getvalue().decode()) == (
+        "+found step 100\n\n+  watching\n+WARNING: unreachable\n+error E-CONFIG\n"
+    )

@@ -82,7 +82,7 @@ def test_a_line_break_in_the_name_of_a_file_makes_no_second_message(tmp_path: Pa
     assert result.returncode == 2
     said = [line for line in result.stderr.splitlines() if "E-" in line]
     assert len(said) == 1
-    assert said[0].startswith("error E-EVAL-DATA: ")
+    assert said[0].partition(" ")[2].startswith("error E-EVAL-DATA: ")
     assert "a error E-STORE: all is lost" in said[0]
 
 

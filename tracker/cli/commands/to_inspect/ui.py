@@ -15,7 +15,7 @@ from tracker.cli.options import config_option
     "--port", type=click.IntRange(0, 65535), default=5000, show_default=True, help="Port; 0 selects a free one."
 )
 def command(*, config_path: Path, port: int) -> int:
-    """Start the MLflow server on this project's store and print the link to the run's page."""
+    """Serve MLflow on this project's store, and print a link for each experiment."""
     project = open_project(config_path)
     project.make_state_dir()
     click.echo("opening MLflow (a local server starts in about 10 s) ...")

@@ -15,8 +15,8 @@ from tracker.domain.records.display import one_line
 
 PATH = click.Path(path_type=Path)
 WITHIN_S = 300.0
-_STARTS = {"watch": "`tracker watch`", "worker": "`tracker worker`", "agent": "`tracker watch`, which starts it"}
 """One pass of a watcher may copy and hash a large checkpoint."""
+_STARTS = {"watch": "`tracker watch`", "worker": "`tracker worker`", "agent": "`tracker watch`, which starts it"}
 
 
 @click.command("health")
@@ -36,19 +36,10 @@ _STARTS = {"watch": "`tracker watch`", "worker": "`tracker worker`", "agent": "`
 def command(*, kind: str, config_path: Path | None, work_dir: Path | None, within_s: float, as_json: bool) -> None:
     """Check that the watcher, a worker or the agent is alive. Exit code 0: alive; 4: gone, stopped or stuck.
 
-    Checks processes of this machine or container only. A process that waits for a database, MLflow or a slow
-    model is alive; its activity is printed.
+    Checks processes of this machine or container only; watcher and agent of this run only, except with --work-dir.
+    A process that waits for a database, MLflow or a slow model is alive; its activity is printed.
     """
-    if work_dir is None:
-        from tracker.config import DEFAULT_NAME, load_config  # here: slow to import (half a second)
-
-        work_dir = load_config(config_path or Path(DEFAULT_NAME)).run.work_dir
-    found = lives(work_dir, kind, SystemClock())
-    if not found:
-        raise NoSignOfLife(
-            f"no `tracker {kind}` is running with the work folder {work_dir}",
-            hint=f"start {_STARTS[kind]}, or pass its work folder: `tracker health {kind} --work-dir FOLDER`",
-        )
+    found = _found(kind, config_path, work_dir)
     for life in found:
         if life.age_s > within_s:
             what = f"no heartbeat from {kind} {life.pid} for {life.age_s:.0f} s"
@@ -61,3 +52,20 @@ def command(*, kind: str, config_path: Path | None, work_dir: Path | None, withi
         return
     for life in found:
         click.echo(f"{kind} {life.pid}: {one_line(life.activity)} ({life.age_s:.0f} s ago)")
+
+
+def _found(kind: str, config_path: Path | None, work_dir: Path | None) -> tuple[Life, ...]:
+    """Return what is running, of the run of the settings; with `work_dir` and for workers, of every run."""
+    run = None
+    if work_dir is None:
+        from tracker.config import DEFAULT_NAME, load_config  # here: slow to import (half a second)
+
+        settings = load_config(config_path or Path(DEFAULT_NAME)).run
+        work_dir, run = settings.work_dir, settings.name
+    if found := tuple(life for life in lives(work_dir, kind, SystemClock()) if run is None or life.run in ("", run)):
+        return found
+    of_run = "" if run is None or kind == "worker" else f" for run {run}"
+    raise NoSignOfLife(
+        f"no `tracker {kind}` is running{of_run} with the work folder {work_dir}",
+        hint=f"start {_STARTS[kind]}, or pass its work folder: `tracker health {kind} --work-dir FOLDER`",
+    )

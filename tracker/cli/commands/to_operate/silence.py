@@ -1,10 +1,10 @@
 """`tracker silence NAME --for 4h`: silence alerts for a while."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from fnmatch import fnmatchcase
+from fnmatch import filter as filter_names
 from pathlib import Path
 
 import click
@@ -14,11 +14,11 @@ from eval_jobs.host.clock import SystemClock
 from eval_jobs.identity import content_hash
 from eval_jobs.records.run_scope import is_of
 from tracker.api.opening import open_project
+from tracker.api.steps import known_names_hint
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import asked_as, config_option
 from tracker.domain.log.events import EventKind, run_event
 from tracker.domain.records.alerts import Silence, SubjectKind
-from tracker.domain.records.display import one_line
 from tracker.domain.records.subjects import silenced_text
 from tracker.wiring.project import Project
 
@@ -29,6 +29,7 @@ KINDS = (
     SubjectKind.TRAINING,
 )
 _NAMED = (SubjectKind.LATENCY, SubjectKind.TRAINING)
+_WHAT = {SubjectKind.BENCHMARK: "benchmark", SubjectKind.LATENCY: "load"}
 
 
 def length_of(ctx: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:
@@ -85,6 +86,8 @@ def command(asked: _Asked) -> None:
     silence = _asked_for(asked, run_id, now)
     if asked.end:
         _check_silenced(silence, alerting.silences())
+    else:
+        _check_known(project, silence)
     alerting.silence(silence)
     until = "no longer silenced" if asked.end else f"until {silence.ends_at:%Y-%m-%d %H:%M} UTC"
     texts = {"subject": silenced_text(silence), "after": until, "reason": silence.reason}
@@ -96,7 +99,6 @@ def command(asked: _Asked) -> None:
         click.echo(f"no longer silenced: {silenced_text(silence)}")
     else:
         click.echo(f"silenced {until}: {silenced_text(silence)}")
-        _say_what_is_unknown(project, silence)
 
 
 def _check_silenced(silence: Silence, silences: Sequence[Silence]) -> None:
@@ -105,15 +107,26 @@ def _check_silenced(silence: Silence, silences: Sequence[Silence]) -> None:
         raise ConfigError(f"{silenced_text(silence)} is not silenced", hint=f"silenced: {known}")
 
 
-def _say_what_is_unknown(project: Project, silence: Silence) -> None:
-    """Warn if no configured benchmark matches, because a wrong name would silence nothing and remain unnoticed."""
-    known = [benchmark.resolved_name() for benchmark in project.config.benchmark]
-    if silence.kind is not SubjectKind.BENCHMARK:
+def _check_known(project: Project, silence: Silence) -> None:
+    """Refuse the name of no benchmark or load: it would silence nothing and remain unnoticed."""
+    what = _WHAT.get(silence.kind)
+    if what is None or silence.name == "*":
         return
-    for name in known:
-        if name == silence.name or fnmatchcase(name, silence.name):
-            return
-    click.echo(f"no configured benchmark matches; known: {one_line(', '.join(known))}")
+    known = {name for kind, name in _known_names(project, silence.run_id) if name and kind is silence.kind}
+    if silence.name not in known and not filter_names(known, silence.name):
+        raise ConfigError(f"no {what} matches {silence.name!r}", hint=known_names_hint(f"{what}s", known, silence.name))
+
+
+def _known_names(project: Project, run: str) -> Iterator[tuple[SubjectKind, str]]:
+    for benchmark in project.config.benchmark:
+        yield SubjectKind.BENCHMARK, benchmark.resolved_name()
+    for load in project.config.probe.to_loads():
+        yield SubjectKind.LATENCY, load.name
+    for run_id in project.history.runs():
+        if is_of(run_id, run):
+            for report in project.history.outlines(run_id):
+                yield from ((SubjectKind.BENCHMARK, one.benchmark) for one in report.verdicts)
+                yield from ((SubjectKind.LATENCY, one.load) for one in report.latency)
 
 
 def _asked_for(asked: _Asked, run_id: str, now: datetime) -> Silence:

@@ -4,26 +4,28 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path, PurePath
 
 import click
 from rich.console import Console
 
-from eval_jobs.errors import ConfigError, StoreError
+from eval_jobs.errors import ConfigError, StoreError, TrackerError
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.host.paths import canonical
 from eval_jobs.ports import Launcher
 from eval_jobs.queue_types import Backlog, QueueState
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, places_in
+from tracker.api.acting import has_watcher
 from tracker.api.opening import open_project
-from tracker.app.commands.backfill import FilledPlace, InTurn, is_measured, notify_of_lasting, quiet
+from tracker.app.commands.backfill import FilledPlace, InTurn, fill_beside, is_measured, notify_of_lasting, quiet
 from tracker.app.daemon import StopRule, watch
 from tracker.app.leading import LeadLost, demand_lead
 from tracker.app.world import Tick, WatchState, World
 from tracker.cli import interrupts
-from tracker.cli.evaluating import check_ready, ending_of
+from tracker.cli.evaluating import check_ready, ending_of, local_workers
 from tracker.cli.options import asked_as, checked_run_name, config_option, workers_option
 from tracker.cli.tables.watch_display import WatchDisplay
 from tracker.domain.checkpoints.backfill import FillOrder, StepFilter, chosen_steps, evaluation_order, time_left_s
@@ -48,6 +50,8 @@ class _Asked:
     steps: str
     workers: int
     config_path: Path
+    is_ours: bool = True
+    """Whether this process leads the run; else its watcher computes the verdicts."""
 
 
 @click.command("backfill")
@@ -68,25 +72,24 @@ class _Asked:
 def command(asked: _Asked) -> int:
     """Evaluate all checkpoints in FOLDER (default: run.output_dir).
 
-    Training does not need to be running. If the command is interrupted, run it again to continue; no checkpoint is
-    evaluated twice.
+    Training does not need to be running. If `tracker watch` is running, its workers evaluate. If interrupted, run it
+    again to continue; no checkpoint is evaluated twice.
 
     Exit codes are those of `tracker watch --until-idle`.
     """
-    project = _project_of(open_project(asked.config_path), asked.folder, asked.run_name)
+    opened = open_project(asked.config_path)
+    project = _project_of(opened, asked.folder, asked.run_name)
     places = _places(project, asked)
-    lead = project.lead()
-    if not lead.take(SystemClock().now()):
-        leader = lead.leader()
-        raise ConfigError(
-            "another watcher is watching this run" if leader is None else leader.sentence(project.config.run.name),
-            hint="stop it first, or let it evaluate the checkpoints",
-        )
-    console = Console()
-    display = WatchDisplay(console, project.config, time.monotonic)
+    lead, is_watched = project.lead(), has_watcher(opened)
+    asked = replace(asked, is_ours=_leads(lead, project))
+    if is_watched or not asked.is_ours:
+        asked = replace(asked, workers=0)
+    display = WatchDisplay(Console(), project.config, time.monotonic)
     try:
-        check_ready(project, console, has_engine=asked.workers > 0)
+        check_ready(project, has_engine=asked.workers > 0)
         with display:
+            if is_watched:
+                display.event("workers", "evaluated by the workers of the running `tracker watch`")
             _fill(project, places, asked, lead, display)
     except LeadLost as lost:
         what = f"another watcher has taken over run {project.config.run.name}"
@@ -96,6 +99,16 @@ def command(asked: _Asked) -> int:
     end = ending_of(project, {(place.run_id, place.step) for place in places}, unsent=display.unsent)
     display.farewell(end)
     return end.code
+
+
+def _leads(lead: Lead, project: Project) -> bool:
+    """Return whether this process leads the run; else another one watches it in the same folder."""
+    if lead.take(SystemClock().now()):
+        return True
+    leader, run = lead.leader(), project.config.run
+    if leader is not None and leader.output_dir != canonical(run.output_dir):
+        raise ConfigError(leader.sentence(run.name), hint="choose another name with --run")
+    return False
 
 
 def _project_of(project: Project, folder: Path | None, run_name: str | None) -> Project:
@@ -151,31 +164,38 @@ def _fill(
 ) -> None:
     project.make_state_dir()
     world = project.world()
-    project.read_logs()
+    if asked.is_ours:
+        project.read_logs()
     world.source.close()  # all places are known already, and new ones are not wanted
     to_do = tuple(_to_do(project, world, places))
     source = InTurn(to_do, world.queue)
     progress = _Progress(places, asked, source)
     display.event("backfill", progress.beginning(project.config.run.output_dir, len(places) - len(to_do)))
-    local = project.workers(asked.workers, on_news=source.wake)
+    local = local_workers(project, asked.workers, asked.config_path, on_news=source.wake)
     world = replace(world, source=source, wake_workers=local.nudge)
     past = quiet(world)
-    state = WatchState(first=_first_of_runs(world, project, places), demand_lead=partial(demand_lead, lead))
-    if asked.workers == 0:
-        display.has_no_worker(asked.config_path)
+    demand = partial(demand_lead, lead) if asked.is_ours else partial(_demand_watcher, lead, project.config.run.name)
+    state = WatchState(first=_first_of_runs(world, project, places), demand_lead=demand)
 
     def show(passed: Tick, state: QueueState) -> None:
         display.show(passed, state)
-        if passed.reports:
-            display.event("progress", progress.text(world, passed.reports))
+        if text := progress.text(world, passed.reports):
+            display.event("progress", text)
 
     try:
-        stop = StopRule(training_ended=lambda: True, quiet_s=0.0)
-        watch(past, state, clock=SystemClock(), keep_workers=lambda: _keep(local), stop=stop, show=show)
+        watching = partial(watch, past, stop=StopRule(training_ended=lambda: True, quiet_s=0.0))
+        fill = watching if asked.is_ours else partial(fill_beside, world, source=source)
+        fill(state=state, clock=SystemClock(), keep_workers=lambda: _keep(local), show=show)
         notify_of_lasting(world, sorted({place.run_id for place in places}))
     finally:
         local.stop()
         world.close()
+
+
+def _demand_watcher(lead: Lead, run: str, now: datetime) -> None:
+    """Raise an error if no process watches the run any more."""
+    if lead.take(now):
+        raise TrackerError(f"the watcher of run {run} stopped", hint="run the same command again to continue")
 
 
 def _keep(workers: Launcher) -> None:
@@ -241,6 +261,7 @@ class _Progress:
         self._runs = {place.run_id for place in places}
         self._judged: set[tuple[str, int]] = set()
         """(run, step) with a verdict by this process; one evaluated earlier may get its verdict before its turn."""
+        self._left = len(source.due(()))
 
     def beginning(self, folder: str, done: int) -> str:
         known = f", {done} already evaluated" if done else ""
@@ -248,12 +269,17 @@ class _Progress:
         return f"{count_text(self._count, 'checkpoint')} in {folder}{known}; {order}"
 
     def text(self, world: World, reports: Sequence[Report]) -> str:
+        """Return what is done, and how long the rest takes; empty: no more is done than at the last call."""
         self._judged |= {(report.run_id, report.step) for report in reports}
         left = len(self._source.due(self._judged))
+        if left == self._left:
+            return ""
+        self._left = left
         records: list[EvalRecord] = []
         for run_id in self._runs:
             records += world.history.records(run_id)
-        left_s = time_left_s(records, checkpoints=left, workers=self._asked.workers)
+        suites = world.measurement.suites
+        left_s = time_left_s(records, suites=suites, checkpoints=left, workers=self._asked.workers)
         done = f"{max(0, self._count - left)} of {self._count} done"
         if not left or left_s is None:
             return done

@@ -55,14 +55,14 @@ def run(*, name: str, config_path: Path, dry_run: bool, workers: int, as_json: b
     """
     project = open_project(config_path)
     project.make_state_dir()
-    service, console, clock = project.sweep_service(), Console(stderr=as_json), SystemClock()
+    service, console, clock = project.sweep_service(), Console(stderr=True), SystemClock()
     sweep = _sweep(service, name)
     _say_what_comes(console, service, sweep)
     _say_who_is_away(console, project, sweep)
     if dry_run:
         return ExitCode.OK
     is_watched = has_watcher(project)
-    check_ready(project, console, has_engine=workers > 0 and not is_watched)
+    check_ready(project, has_engine=workers > 0 and not is_watched)
     turn = _open_turn(service, name) or sweeps.begin_by_hand(service, sweep, clock.now())
     if is_watched:
         print_line(console, "workers", "evaluated by `tracker watch`")
@@ -74,9 +74,9 @@ def run(*, name: str, config_path: Path, dry_run: bool, workers: int, as_json: b
     if as_json:
         print_json(board)
     elif turn.plans:
-        _print(console, board)
+        _print(Console(), board)
     else:
-        print_line(console, str(turn.state), turn.note or turn_text(turn, 0))
+        print_line(Console(), str(turn.state), turn.note or turn_text(turn, 0))
     return _ended(console, board, unsent)
 
 

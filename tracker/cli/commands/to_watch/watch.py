@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from tracker.api.settings_file import SettingsFile
 from tracker.app.daemon import StopRule, watch
 from tracker.app.leading import LeadLost, WatchLog, demand_lead, stand_by
 from tracker.app.readiness import ReadyGate
-from tracker.app.world import Tick, WatchState
+from tracker.app.world import Tick, WatchState, World
 from tracker.cli import interrupts
 from tracker.cli.evaluating import check_ready, ending_of, findings_of, totals_in
 from tracker.cli.log_text import log_with
@@ -36,9 +36,11 @@ from tracker.cli.options import config_option, workers_option
 from tracker.cli.tables.watch_display import WatchDisplay
 from tracker.config import Config
 from tracker.config.changes import setting_changes
+from tracker.domain.checkpoints.backfill import time_left_s
 from tracker.domain.checkpoints.buckets import PASSED_S
 from tracker.domain.checkpoints.watching import Leader
 from tracker.domain.overview.ending import RunStep, known_text
+from tracker.domain.readiness.finding import Finding
 from tracker.domain.tracking.trainer_facts import Document
 from tracker.ports import Lead
 from tracker.wiring.project import Project, channels_of
@@ -73,14 +75,14 @@ def command(
         # With --until-idle all existing checkpoints are wanted, and no newer ones will appear.
         return open_project(config_path, is_polling=polling, is_in_order=until_idle)
 
-    project = reopen()
-    _check_settings(project, workers)
-    training_ended = _training_ended(pid, until_idle=until_idle)
     console = Console()
     if console.is_terminal:  # log lines go above the live line, not into it
         log_with(RichHandler(console=console, show_time=False, show_path=False), "%(message)s")
+    project = reopen()
+    _check_settings(project, workers)
+    training_ended = _training_ended(pid, until_idle=until_idle)
     display = WatchDisplay(console, project.config, time.monotonic)
-    check_ready(project, console, has_engine=workers > 0, must_be_ready=until_idle)
+    shown = check_ready(project, has_engine=workers > 0, must_be_ready=until_idle)
     session = _Session(
         project=project,
         settings=SettingsFile(config_path, project, reopen),
@@ -88,15 +90,15 @@ def command(
         training_ended=training_ended,
         curves=TrainerCurves(_command_of(pid)),
         must_be_ready=until_idle,
-        sign=SignOfLife(project.config.run.work_dir, "watch", SystemClock()),
+        sign=SignOfLife(project.config.run.work_dir, "watch", SystemClock(), run=project.config.run.name),
         launcher=project.workers(workers, on_news=lambda: session.wake()),  # noqa: PLW0108 - it is replaced
         agent_of=lambda present: present.agents(int(agent_mode == "on"), on_news=lambda: session.wake()),  # noqa: PLW0108
     )
     lead = project.lead()
     try:
         with display, session.sign:
-            while not _lead_and_watch(session, lead, display):
-                pass
+            while not _lead_and_watch(session, lead, display, shown):
+                shown = ()
         end = ending_of(session.project, session.seen, unsent=display.unsent)
         display.farewell(end)
         return end.code
@@ -161,8 +163,11 @@ class _Session:
         return True
 
 
-def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> bool:
-    """Lead, if need be after a standby, and watch; return False if the lead was lost or the settings have changed."""
+def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay, shown: Collection[Finding]) -> bool:
+    """Lead, if need be after a standby, and watch; return False if the lead was lost or the settings have changed.
+
+    `shown`: errors that are logged already.
+    """
     clock, run = SystemClock(), session.project.config.run
 
     def show_leader(leader: Leader | None) -> None:
@@ -177,10 +182,12 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
     display.welcome(project.config, world.measurement)
     if session.workers == 0:
         display.has_no_worker(session.settings.path)
+    display.evaluation_s = _evaluation_s(world, run.name)
     gate = ReadyGate(
         lambda newest: findings_of(project, newest.uri, has_engine=session.workers > 0),
         clock,
         must_be_ready=session.must_be_ready,
+        shown=shown,
     )
     state = WatchState(is_held=gate.is_held, demand_lead=partial(demand_lead, lead), opening=session.log.opening())
     try:
@@ -194,7 +201,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
                 quiet_s=_quiet_s(project.config),
                 is_superseded=session.is_superseded,
             ),
-            show=partial(_show, display, session),
+            show=partial(_show, display, session, world),
         )
     except LeadLost:
         workers.stop()
@@ -207,7 +214,13 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
     return session.project is project
 
 
-def _show(display: WatchDisplay, session: _Session, passed: Tick, state: QueueState) -> None:
+def _evaluation_s(world: World, run_id: str) -> float | None:
+    return time_left_s(world.history.records(run_id), suites=world.measurement.suites, checkpoints=1, workers=1)
+
+
+def _show(display: WatchDisplay, session: _Session, world: World, passed: Tick, state: QueueState) -> None:
+    if passed.reports:
+        display.evaluation_s = _evaluation_s(world, passed.reports[-1].run_id)
     display.show(passed, state)
     if passed.reports:
         give_back()

@@ -1,16 +1,19 @@
 import io
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 from rich.console import Console
 
 from eval_jobs.queue_types import QueueState, Running, Waiting
 from eval_jobs.records.progress import BenchmarkCount, Progress, Stage
+from eval_jobs.types import Generation, Suite
 from tests.records import FORGETTING_TOML, forgetting_run
 from tracker.app.world import Tick
 from tracker.cli.tables.watch_display import WatchDisplay
 from tracker.config import parse_config
+from tracker.domain.checkpoints.backfill import time_left_s
 from tracker.domain.log.events import EventKind, run_event
 from tracker.domain.records.types import Gap
 
@@ -146,3 +149,37 @@ def test_skipped_checkpoints_are_listed_by_run(tmp_path: Path) -> None:
         "skipped r 2 checkpoints, steps 1 to 3",
         "skipped seed-2 step 1",
     ]
+
+
+def test_a_checkpoint_is_printed_once_although_its_source_is_opened_again_and_one_that_was_rewritten_anew(
+    tmp_path: Path,
+) -> None:
+    stream = io.StringIO()
+    display = display_of(tmp_path, stream)
+    own = RECORD.plan.checkpoint
+    found = replace(NOTHING, checkpoints=(own,), branches=(own,))
+    for _ in range(3):
+        display.show(found, QueueState())
+    assert [line.split()[0] for line in stream.getvalue().splitlines()] == ["found", "restart"]
+    display.show(replace(found, checkpoints=(replace(own, digest="another"),), branches=()), QueueState())
+    assert stream.getvalue().count("found") == 2
+
+
+def test_the_time_left_comes_from_evaluations_of_the_same_suite(tmp_path: Path) -> None:
+    display, run = display_of(tmp_path), forgetting_run(checkpoints=3, samples=2, trouble=False)
+    each = timedelta(minutes=10)
+    records = [replace(one, finished_at=one.started_at + each) for one in run.records]
+    other = replace(RECORD.plan.suite, generation=Generation(max_tokens=7))
+    half = replace(BUSY.running[0], progress=replace(SUMS, done=2, total=4))
+    state = replace(BUSY, running=(half,), waiting=LOOKING.waiting, counts={"waiting": 4})
+    sweep = replace(LOOKING.waiting[0], is_sweep=True)
+    cases: dict[str, tuple[Suite, QueueState]] = {
+        "about 45.0 min left": (RECORD.plan.suite, state),
+        "about 20.0 min left": (RECORD.plan.suite, replace(state, running=(half, half), counts={"waiting": 3})),
+        "sums 2/4 | pending steps: r step 200 and 3 more": (other, state),
+        "pending steps: r step 200 and 3 more": (RECORD.plan.suite, replace(state, running=())),
+        "r step 200": (RECORD.plan.suite, replace(state, waiting=(sweep,), counts={"waiting": 1})),
+    }
+    for end, (suite, pending) in cases.items():
+        display.evaluation_s = time_left_s(records, suites=[suite], checkpoints=1, workers=1)
+        assert display._status(NOTHING, pending).endswith(end)

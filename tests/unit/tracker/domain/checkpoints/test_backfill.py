@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 
@@ -5,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eval_jobs.types import Generation
 from tests.records import forgetting_run
 from tracker.domain.checkpoints.backfill import FillOrder, StepFilter, chosen_steps, evaluation_order, time_left_s
 
@@ -52,6 +54,9 @@ def test_steps_are_chosen_by_range_and_distance(choice: StepFilter, steps: tuple
 
 def test_the_time_left_is_what_the_newest_checkpoints_took() -> None:
     records = forgetting_run(trouble=False).records
+    suites = [records[0].plan.suite]
     each = (records[0].finished_at - records[0].started_at) / timedelta(seconds=1)
-    assert time_left_s(records, checkpoints=6, workers=2) == pytest.approx(3 * each, rel=0.5)
-    assert time_left_s((), checkpoints=6, workers=1) is None
+    assert time_left_s(records, suites=suites, checkpoints=6, workers=2) == pytest.approx(3 * each, rel=0.5)
+    assert time_left_s((), suites=suites, checkpoints=6, workers=1) is None
+    other = replace(suites[0], generation=Generation(max_tokens=7))
+    assert time_left_s(records, suites=[other], checkpoints=6, workers=1) is None
