@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dashboards.views.samples.texts import shown_answer, shown_text
-from tracker.domain.compare.view import ComparedBenchmark, ComparisonView, Example, Side
+from tracker.domain.compare.examples import Example
+from tracker.domain.compare.view import ComparedBenchmark, ComparisonView, Side
 from tracker.domain.records.display import one_line, score_text
 
 MAX_LISTED = 12

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from dashboards.views.samples.changes import Pair, heading_at
 from dashboards.views.samples.texts import NOT_KEPT
 from eval_jobs.types import SampleStatus
-from tracker.domain.compare.view import Example, Side
+from tracker.domain.compare.examples import Example
+from tracker.domain.compare.view import Side
 from tracker.domain.records.display import clean, count_text, duration_text, one_line, score_text, shortened
 
 MAX_BYTES = 30_000_000

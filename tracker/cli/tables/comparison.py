@@ -8,7 +8,9 @@ from rich.text import Text
 
 from tracker.cli.tables.render import STYLES, number_columns, plain_table, quoted, sample_grid, unfit_lines
 from tracker.domain.calibration.repetition_text import not_calibrated_text, repetition_text
-from tracker.domain.compare.view import ComparedBenchmark, ComparisonView, Example, Side
+from tracker.domain.compare.beside_run import differences_from_run
+from tracker.domain.compare.examples import Example
+from tracker.domain.compare.view import ComparedBenchmark, ComparisonView, Side
 from tracker.domain.overview.run import SYMBOLS
 from tracker.domain.records.display import one_line, p_value_text, percent_text, score_text, signed_text
 from tracker.domain.records.reason_text import neutral_lines, samples_alone_text, shown_p
@@ -19,6 +21,7 @@ def comparison_table(view: ComparisonView) -> RenderableType:
     parts: list[RenderableType] = [_sides(view.before, view.after), _compared_table(view.benchmarks)]
     if any(min(one.before.coverage, one.after.coverage) < 1 for one in view.benchmarks):
         parts.append(Text("percentages: share of samples with a score", style="bold yellow"))
+    parts += map(Text, differences_from_run(view))
     parts += [Text(one_line(line), style="dim") for line in neutral_lines(view.neutral)]
     parts += repetition_lines(view.benchmarks)
     for refused in view.refused:

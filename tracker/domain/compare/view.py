@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from eval_jobs.errors import Incomparable
-from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, Outcome, SampleStatus
+from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, Outcome
 from tracker.domain.calibration.noise import decoding_variance, repetition_of
+from tracker.domain.compare.examples import Example, examples_of
 from tracker.domain.compare.unpaired import HINT, lacks_samples, unpaired_text
 from tracker.domain.records.calibration import Calibration, Repetition
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.reasons import Difference
-from tracker.domain.records.types import Baseline, Comparison, VerdictWord
+from tracker.domain.records.types import Baseline, Comparison, Verdict, VerdictWord
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.regression.pooled_test import PooledTest, independent, pooled_test
 from tracker.domain.scores.matrix import Contrast
@@ -29,7 +30,7 @@ from tracker.domain.scores.pairing import (
 )
 from tracker.domain.scores.series import SeriesKey, series_key
 from tracker.domain.scores.statistics import PairedTest, Spread, paired_test, tost_p
-from tracker.domain.scores.summary import Answered, ScoreSummary, answers_of, summarise
+from tracker.domain.scores.summary import ScoreSummary, summarise
 from tracker.domain.verdicts.candidates import thresholds_of
 from tracker.domain.verdicts.decision import MIN_COMMON
 from tracker.domain.verdicts.hypothesis import word_of_pair
@@ -47,29 +48,6 @@ class Side:
     """End of the evaluation. None: unknown."""
     engine: str = ""
     """Name and version. Empty: unknown."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Example:
-    """One sample whose score changed, with both answers."""
-
-    sample_id: str
-    subset: str
-    prompt: str
-    target: str
-    answer_before: str | None
-    """None if deleted to save space."""
-    answer_after: str | None
-    score_before: float
-    score_after: float
-    status_before: SampleStatus = SampleStatus.SCORED
-    status_after: SampleStatus = SampleStatus.SCORED
-    tokens_before: int | None = None
-    """Output tokens of the answer. None: the server reported no count."""
-    tokens_after: int | None = None
-    ms_before: int | None = None
-    """Time of the answer. None: unknown."""
-    ms_after: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +108,8 @@ class ComparisonView:
     refused: tuple[RefusedBenchmark, ...]
     neutral: tuple[Difference, ...] = ()
     """Settings that differ and cannot change a score."""
+    run: tuple[Verdict, ...] = ()
+    """The run's verdicts on the later checkpoint; empty if the other one is of another run."""
 
 
 def compare_records(
@@ -300,7 +280,7 @@ def _compared(possible: _Possible, examples: int | None) -> ComparedBenchmark:
     pairing, result = possible.pairing, possible.after
     test = paired_test(pairing.candidate, pairing.baseline, pairing.clusters)
     pooled = _pooled(test, possible)
-    lost, gained = _examples(possible, examples)
+    lost, gained = examples_of(possible.before, result, pairing, examples)
     return ComparedBenchmark(
         benchmark=result.benchmark,
         metric=result.metric,
@@ -365,36 +345,4 @@ def _comparison(possible: _Possible, test: PairedTest, pooled: PooledTest | None
         n_lost=test.n_lost,
         n_gained=test.n_gained,
         method=test.method,
-    )
-
-
-def _examples(possible: _Possible, limit: int | None) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
-    """Return the samples with the largest losses and those with the largest gains; ties in benchmark order."""
-    changes = possible.pairing.candidate - possible.pairing.baseline
-    order = sorted(range(changes.size), key=lambda i: (changes[i], i))
-    ids = possible.pairing.sample_ids
-    lost = [ids[i] for i in order if changes[i] < 0][:limit]
-    gained = [ids[i] for i in sorted(order, key=lambda i: (-changes[i], i)) if changes[i] > 0][:limit]
-    before, after = answers_of(possible.before), answers_of(possible.after)
-    worse, better = (tuple(_example(before[k], after[k]) for k in keys) for keys in (lost, gained))
-    return worse, better
-
-
-def _example(before: Answered, after: Answered) -> Example:
-    old, new = before.sample, after.sample
-    return Example(
-        sample_id=new.sample_id,
-        subset=new.subset,
-        prompt=new.prompt,
-        target=new.target,
-        answer_before=before.answer,
-        answer_after=after.answer,
-        score_before=old.score or 0.0,
-        score_after=new.score or 0.0,
-        status_before=old.status,
-        status_after=new.status,
-        tokens_before=old.output_tokens,
-        tokens_after=new.output_tokens,
-        ms_before=old.answer_ms,
-        ms_after=new.answer_ms,
     )

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tracker.domain.compare.view import ComparedBenchmark, Example, Side
+from tracker.domain.compare.examples import Example
+from tracker.domain.compare.view import ComparedBenchmark, Side
 from tracker.domain.gate.contexts import contexts_text
 from tracker.domain.gate.rules import LatencyLimit
 from tracker.domain.gate.types import GateReport, GateWord

@@ -16,6 +16,7 @@ from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import COUNT, asked_as, config_option
 from tracker.cli.tables.comparison import comparison_table
 from tracker.cli.tables.runs import both_runs_table
+from tracker.domain.compare.beside_run import with_run
 from tracker.domain.compare.run_text import remarks
 from tracker.domain.compare.runs import By, RunComparison, compare_runs
 from tracker.domain.compare.sample_pages import ChosenPages, SampleFilter, SamplePage, sample_pages
@@ -92,6 +93,7 @@ def _compare_checkpoints(project: Project, asked: Asked) -> None:
     policy = project.config.to_policy()
     noise = noise_of_run(after.run_id, history, policy)
     view = compare_parts(parts_to_compare((before, after), history), policy, noise, examples=asked.examples)
+    view = with_run(view, after)
     if asked.as_json:
         print_json(view)
     else:

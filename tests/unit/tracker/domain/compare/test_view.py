@@ -55,12 +55,13 @@ def test_no_examples_are_returned_when_none_are_asked_for() -> None:
     assert (view.benchmarks[0].lost, view.benchmarks[0].gained) == ((), ())
 
 
-def test_the_largest_change_of_graded_scores_comes_first() -> None:
-    before = record_of(1, {"sums": [0.5, 0.5, 0.5, 0.5]})
-    after = record_of(2, {"sums": [0.4, 0.1, 0.5, 0.9]})
+def test_a_graded_sample_is_lost_if_it_was_right_and_the_largest_change_comes_first() -> None:
+    before = record_of(1, {"sums": [0.6, 0.6, 0.9, 0.5, 0.4]})
+    after = record_of(2, {"sums": [0.4, 0.1, 0.6, 0.9, 0.1]})
     (sums,) = compare_records(before, after, POLICY, NO_JITTER).benchmarks
     assert [e.sample_id for e in sums.lost] == ["s1", "s0"]
     assert [e.sample_id for e in sums.gained] == ["s3"]
+    assert (sums.comparison.n_lost, sums.comparison.n_gained) == (2, 1)
 
 
 def test_lower_is_better_turns_losses_round() -> None:
