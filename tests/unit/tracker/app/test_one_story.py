@@ -1,0 +1,272 @@
+"""Whoever asks about a loss gets the same answer: history, report, ledger, comparison, alerts, tables and MLflow.
+
+Random runs rise, fall and recover, results arrive late, levels are accepted, and settings change and change back.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dashboards.views.conclusions import loss_rows
+from eval_jobs.types import Suite
+from tests.deep import sized
+from tests.unit.tracker.app.fake_world import FakeWorld
+from tests.unit.tracker.domain.judging import NOW
+from tests.unit.tracker.domain.making import record_of, suite_of
+from tracker.app.commands.accept import accept
+from tracker.app.review import recall, review
+from tracker.app.steps.best_of_run import newest_scores
+from tracker.domain.best.choice import champions_of
+from tracker.domain.compare.view import RunNoise, compare_records
+from tracker.domain.forgetting.ledger import run_ledger
+from tracker.domain.records.loss_text import loss_text
+from tracker.domain.records.policy import Policy
+from tracker.domain.records.reason_text import reason_text
+from tracker.domain.records.types import WORSE, Acceptance, Closing, Drop, Incident, Measure, Report, Verdict
+from tracker.domain.tables.recorded import losses_table
+from tracker.domain.tracking.batch import tracking_batch
+
+RUN, SAMPLES = "run", 60
+POLICY = Policy(planned_checkpoints=12)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course:
+    """What happens to a run."""
+
+    levels: Mapping[str, tuple[float, ...]]
+    """Of each benchmark at each checkpoint."""
+    late: tuple[int, ...]
+    """By how many places each checkpoint arrives later."""
+    longer: tuple[bool, ...]
+    """Whether the answers may be longer, which is another series."""
+    accepted: tuple[int, ...]
+    """After which arrivals a level is accepted."""
+    seed: int
+
+
+def courses() -> st.SearchStrategy[Course]:
+    level = st.sampled_from((0.0, 0.1, 0.3, 0.35, 0.6, 0.65, 0.9, 0.95))
+    stretch = st.tuples(level, st.integers(1, 4))
+
+    def of_benchmarks(count: int) -> st.SearchStrategy[dict[str, tuple[float, ...]]]:
+        one = st.lists(stretch, min_size=4, max_size=6).map(
+            lambda parts: tuple(level for level, length in parts for _ in range(length))[:12]
+        )
+        return st.fixed_dictionaries({f"b{at}": one for at in range(count)})
+
+    levels = st.integers(1, 3).flatmap(of_benchmarks)
+    often = st.sampled_from((0, 0, 0, 0, 2, 4))
+    switched = st.sampled_from(((False,) * 12, (False,) * 12, (*(False,) * 6, True, True, *(False,) * 4)))
+    return st.builds(
+        Course,
+        levels=levels,
+        late=st.tuples(*[often] * 12),
+        longer=switched,
+        accepted=st.lists(st.integers(6, 11), max_size=1).map(tuple),
+        seed=st.integers(0, 999),
+    )
+
+
+def suite(names: tuple[str, ...], *, longer: bool) -> Suite:
+    found = suite_of(names)
+    if longer:
+        return replace(found, generation=replace(found.generation, max_tokens=2 * found.generation.max_tokens))
+    return found
+
+
+@dataclass
+class Told:
+    """A run that is reviewed as its results arrive."""
+
+    course: Course
+    fakes: FakeWorld = field(default_factory=FakeWorld)
+
+    def arrivals(self) -> Iterator[int]:
+        """Yield after each arrival how many there were."""
+        world = replace(self.fakes.world(), policy=POLICY)
+        rng = np.random.default_rng(self.course.seed)
+        length = min(map(len, self.course.levels.values()))
+        answers = {name: rng.random(SAMPLES) for name in self.course.levels}
+        order = sorted(range(length), key=lambda at: (at + self.course.late[at], at))
+        for arrived, at in enumerate(order):
+            scores = {}
+            for name, levels in self.course.levels.items():
+                flips = rng.random(SAMPLES) < 0.03
+                scores[name] = ((answers[name] < levels[at]) ^ flips).astype(float).tolist()
+            suited = suite(tuple(scores), longer=self.course.longer[at])
+            now = NOW + timedelta(minutes=arrived)
+            review(world, record_of(100 * (at + 1), scores, suite=suited, finished_after_s=60.0 * arrived), now)
+            if arrived in self.course.accepted:
+                self._accept(now)
+            yield arrived
+
+    def _accept(self, now: object) -> None:
+        for incident in self.open_losses():
+            step = max(report.step for report in self.fakes.history.reports(RUN))
+            acceptance = Acceptance(
+                run_id=RUN,
+                step=step,
+                benchmark=incident.benchmark,
+                from_step=incident.onset_step,
+                reason="meant",
+                accepted_at=now,  # type: ignore[arg-type]
+            )
+            if incident.benchmark:
+                accept(replace(self.fakes.world(), policy=POLICY), acceptance)
+                return
+
+    def open_losses(self) -> list[Incident]:
+        return [one for one in self.fakes.history.incidents(RUN) if one.closed_step is None]
+
+
+@pytest.mark.slow
+@settings(
+    max_examples=sized(25, 1000),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(courses())
+def test_whoever_asks_about_a_loss_gets_the_same_numbers(course: Course) -> None:
+    told = Told(course)
+    for _ in told.arrivals():
+        check_alerts(told)
+        for incident in told.open_losses():
+            check_loss(told, incident)
+
+
+# --- private
+
+
+def newest_verdict(told: Told, incident: Incident) -> tuple[Report, Verdict] | None:
+    """Return the newest verdict on the subject in the series of the incident."""
+    history = told.fakes.history
+    opener = next(r for r in history.records(RUN) if r.plan.checkpoint.step == incident.opened_step)
+    reports = {report.plan_id: report for report in history.reports(RUN)}
+    same = [r for r in history.records(RUN) if r.plan.suite == opener.plan.suite]
+    newest = max(same, key=lambda r: r.plan.checkpoint.step)
+    report = reports[newest.plan.id]
+    subject = (incident.benchmark, incident.subset, incident.measure)
+    for verdict in (*report.verdicts, *report.findings):
+        if (verdict.benchmark, verdict.subset, verdict.measure) == subject:
+            return report, verdict
+    return None
+
+
+def check_loss(told: Told, incident: Incident) -> None:
+    drop, found = incident.drop, newest_verdict(told, incident)
+    if drop is None or found is None or incident.measure is not Measure.SCORE:
+        assert not incident.benchmark or incident.measure is not Measure.SCORE
+        return
+    report, verdict = found
+    assert verdict.lost_since == incident.onset_step, "history"
+    assert verdict.drop == drop, "history"
+    if verdict.word in WORSE:
+        assert reason_text(verdict).startswith(loss_text(incident)), "words of the history"
+    (row,) = [row for row in loss_rows([incident], ()) if row.lasts]
+    assert (row.onset, row.took) == (incident.onset_step, loss_text(incident)), "report"
+    check_table(incident, drop)
+    check_ledger(told, incident, drop)
+    record = told.fakes.history.record(report.plan_id)
+    assert record is not None
+    tracked = next(one for one in tracking_batch(record, report).verdicts if one.benchmark == incident.benchmark)
+    assert (tracked.word, tracked.change) == (verdict.word, drop.delta), "MLflow"
+    assert tracked.baseline.endswith(str(drop.baseline_steps[-1])), "MLflow"
+    check_comparison(told, incident, drop)
+
+
+def check_table(incident: Incident, drop: Drop) -> None:
+    rows = losses_table([incident], ())
+    assert tuple(rows["onset_step"]) == (incident.onset_step,)
+    for name in ("before", "now", "delta", "n_common", "n_lost", "n_gained"):
+        assert tuple(rows[name]) == (getattr(drop, name),), name
+    assert (tuple(rows["baseline_first"]), tuple(rows["baseline_last"])) == (
+        drop.baseline_steps[:1],
+        drop.baseline_steps[-1:],
+    )
+
+
+def check_ledger(told: Told, incident: Incident, drop: Drop) -> None:
+    history = told.fakes.history
+    ledger = run_ledger(newest_scores(RUN, history), POLICY, history.incidents(RUN), details=0)
+    (one,) = [one for one in ledger.benchmarks if one.benchmark == incident.benchmark]
+    if incident.opened_step not in one.steps:
+        return  # the newest series is another one
+    whole = one.whole.forgetting
+    assert whole is not None
+    assert (whole.peak.mean, whole.last.mean, -whole.forgetting) == pytest.approx((drop.before, drop.now, drop.delta))
+    assert (whole.peak.first_step, whole.peak.last_step) == (drop.baseline_steps[0], drop.baseline_steps[-1])
+    assert (whole.ci_low, whole.ci_high) == (-drop.ci_high, -drop.ci_low)
+    assert one.whole.flow is not None
+    assert (one.whole.flow.lost, one.whole.flow.gained) == (drop.n_lost, drop.n_gained)
+    assert len(one.lost) == drop.n_lost
+
+
+def check_comparison(told: Told, incident: Incident, drop: Drop) -> None:
+    """The pair that the report recommends to compare, if both sides are single checkpoints."""
+    if (len(drop.baseline_steps), len(drop.newest_steps)) != (1, 1):
+        return
+    sides = []
+    for step in (*drop.baseline_steps, *drop.newest_steps):
+        plan = next(r.plan for r in told.fakes.history.records(RUN) if r.plan.checkpoint.step == step)
+        record = told.fakes.history.record(plan.id)
+        assert record is not None
+        sides.append(record)
+    view = compare_records(sides[0], sides[1], POLICY, RunNoise())
+    (one,) = [one for one in view.benchmarks if one.benchmark == incident.benchmark]
+    numbers = one.comparison
+    assert numbers.delta == pytest.approx(drop.delta)
+    assert (numbers.n_lost, numbers.n_gained) == (drop.n_lost, drop.n_gained)
+
+
+def check_alerts(told: Told) -> None:
+    """Alerts are open exactly while their losses are; those of one checkpoint, or covered by the suite's, have none."""
+    firing = told.fakes.history.open_alerts(RUN)
+    by_place = {(a.subject.name, a.evidence.onset_step): a for a in firing if a.evidence is not None}
+    lost, together = told.open_losses(), set[str]()
+    for incident in lost:
+        if not incident.benchmark:
+            together |= set(incident.benchmarks)
+    for incident in lost:
+        alert = by_place.pop((incident.benchmark, incident.onset_step), None)
+        if incident.measure is not Measure.SCORE or incident.provisional or incident.benchmark in together:
+            continue
+        assert alert is not None, incident
+        assert alert.evidence is not None
+        if incident.drop is not None:
+            assert alert.evidence.baseline_steps == incident.drop.baseline_steps
+            assert alert.evidence.before == incident.drop.before
+    assert not by_place, "alerts without a loss"
+    queued = {a.fingerprint: a.state for a in told.fakes.alerting.alerts}
+    assert {a.fingerprint for a in firing} == {key for key, state in queued.items() if state == "firing"}
+    check_champion(told)
+
+
+def check_champion(told: Told) -> None:
+    history = told.fakes.history
+    if not recall(history, RUN, POLICY).records:
+        return
+    onsets = [one.onset_step for one in told.open_losses() if one.measure is Measure.SCORE]
+    for champion in champions_of(newest_scores(RUN, history), history.incidents(RUN))[:1]:
+        assert all(champion.checkpoint.step < onset for onset in onsets) or champion.alias != "champion"
+
+
+def test_a_loss_that_later_results_explain_ends_as_corrected_and_its_alert_with_it() -> None:
+    """The newest checkpoint came second and looked like a loss; those before it show that the first one was the odd."""
+    levels = {"b0": (0.9, 0.35, 0.4, 0.35, 0.38, 0.36)}
+    told = Told(Course(levels=levels, late=(0, 5, 5, 0, 5, 5), longer=(False,) * 12, accepted=(), seed=0))
+    for _ in told.arrivals():
+        check_alerts(told)
+    (incident,) = told.fakes.history.incidents(RUN)
+    assert (incident.opened_step, incident.closed_by) == (400, Closing.CORRECTED)
+    alert, correction, end = told.fakes.alerting.alerts
+    assert [one.is_correction for one in (alert, correction, end)] == [False, True, False]
+    assert "0.867 at step 100 -> 0.367 since step 400;" in alert.message
+    assert "0.867 at step 100 -> 0.367 since step 200;" in correction.message
+    assert end.message == "b0: no loss with the checkpoints evaluated since: suspect at step 400"
