@@ -12,7 +12,7 @@ from tests.unit.tracker.domain.making import record_of
 from tests.unit.tracker.domain.regression.tables import flipping
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.reason_text import reason_text
-from tracker.domain.records.types import Measure, Report, Verdict, VerdictWord
+from tracker.domain.records.types import Closing, Measure, Report, Verdict, VerdictWord
 from tracker.domain.scores.matrix import FloatArray
 
 POLICY = Policy(planned_checkpoints=40)
@@ -169,6 +169,19 @@ def test_longer_answers_that_score_better_are_no_finding() -> None:
     reports = followed(records(table, tokens=lengths(1, table.shape, 2.0, since=14)), POLICY)
     assert reports[14].verdicts[0].word is VerdictWord.IMPROVED
     assert found(reports[14:16]) == []
+
+
+def test_a_finding_on_longer_answers_is_explained_when_the_score_improves() -> None:
+    """First the answers get longer, then they score better: their length is the new normal from then on."""
+    table = np.tile(flipping(1, 1, n=300), (22, 1))
+    wrong = np.where(table[0] > 0, 1.0, 2.5)
+    table[16:, :250] = 1.0
+    reports = followed(records(table, tokens=lengths(1, table.shape, wrong, since=13)), POLICY)
+    opened, ended = changes_of(reports)
+    assert (opened.measure, opened.onset_step, opened.closed_by) == (Measure.OUTPUT_LENGTH, 1400, None)
+    improved = next(r.step for r in reports if r.verdicts[0].word is VerdictWord.IMPROVED)
+    assert (ended.opened_step, ended.closed_step, ended.closed_by) == (opened.opened_step, improved, Closing.EXPLAINED)
+    assert [r.step for r in reports if r.findings] == list(range(opened.opened_step, improved, 100))
 
 
 def test_answers_that_get_shorter_are_no_finding() -> None:

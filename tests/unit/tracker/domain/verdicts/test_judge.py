@@ -9,7 +9,7 @@ import pytest
 from eval_jobs.types import ServeSpec
 from tests.comparisons import suspicious
 from tests.records import forgetting_run
-from tests.unit.tracker.domain.judging import NOW, POLICY, followed, judged, right, run_of, scores_of, words
+from tests.unit.tracker.domain.judging import NOW, POLICY, changes_of, followed, judged, right, run_of, scores_of, words
 from tests.unit.tracker.domain.making import Scores, failure_of, record_of, suite_of
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.reason_text import reason_text
@@ -288,6 +288,21 @@ def test_what_has_not_left_chance_is_not_tested(
     assert bool(verdict.comparisons) is is_tested
     assert (verdict.word is VerdictWord.NOT_LEARNED) is not is_tested
     assert is_tested or reason_text(verdict) == "never clearly better than guessing (score 0.25)"
+
+
+def test_a_score_that_falls_below_guessing_has_its_own_word_and_is_one_incident() -> None:
+    """Nothing was learned, so nothing can be lost; but a clear fall below guessing is no chance."""
+    policy, below_it = replace(POLICY, chance={"sums": 0.25}), (102, 98, 100, 97, 101, 3, 2, 3)
+    reports = followed(run_of(*below_it, n=400), policy)
+    below = [r.verdicts[0] for r in reports if r.verdicts[0].word is VerdictWord.BELOW_GUESSING]
+    assert [r.step for r in reports if r.verdicts[0].word is VerdictWord.BELOW_GUESSING][-1] == 800
+    assert reason_text(below[-1]) == (
+        "0.253 at step 500 -> 0.007 since step 600; 98 of 400 samples lost; below guessing: "
+        "check the format of the answers"
+    )
+    assert [(e.onset_step, e.closed_step) for e in changes_of(reports)] == [(600, None)]
+    alone = followed(run_of(*below_it, n=400))
+    assert alone[-1].verdicts[0].word in (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN)
 
 
 def test_a_gain_that_one_checkpoint_alone_would_flag_is_rising() -> None:
