@@ -142,13 +142,11 @@ class EventLog(Protocol):
         """
 
 
-class MeasurementStore(RecordStore, CalibrationStore, Protocol):
-    """Records and calibrations."""
+class MeasurementStore(JudgedRecordStore, CalibrationStore, Protocol):
+    """Records, the losses that they showed, and calibrations."""
 
 
-class RunHistory(
-    MeasurementStore, ReportStore, IncidentStore, GapStore, AlertStore, TrainingHistory, EventLog, Protocol
-):
+class RunHistory(MeasurementStore, ReportStore, GapStore, AlertStore, TrainingHistory, EventLog, Protocol):
     """Everything about runs that computing and showing verdicts needs. A damaged document is left out alone."""
 
     def damaged(self) -> tuple[str, ...]:

@@ -44,8 +44,8 @@ def whole_record_of(report: Report, records: RecordStore) -> EvalRecord:
 
 def noise_of_run(run_id: str, history: MeasurementStore, policy: Policy) -> RunNoise:
     """Return the jitter of a run's series, and the calibrations of all runs."""
-    steps = steps_for_jitter(history.records(run_id))
-    jitters = known_jitter(history.scores(run_id, (Measure.SCORE,), steps), policy.min_coverage)
+    steps, incidents = steps_for_jitter(history.records(run_id)), history.incidents(run_id)
+    jitters = known_jitter(history.scores(run_id, (Measure.SCORE,), steps), policy.min_coverage, incidents)
     return RunNoise(jitters=jitters, calibrations=history.calibrations())
 
 

@@ -60,7 +60,7 @@ def _cells(row: LedgerRow) -> tuple[Text | str, ...]:
     change = f"{signed_text(-found.forgetting)} ± {score_text(found.ci_high - found.forgetting)}"
     return (
         score_text(found.peak.mean),
-        f"{found.peak.first_step}-{found.peak.last_step}",
+        span_text((found.peak.first_step, found.peak.last_step)).replace(" to ", "-"),
         score_text(found.last.mean),
         Text(change, "red" if found.ci_low > 0 else ""),
         NOTHING if found.retention is None else wording.share_text(found.retention),
@@ -86,8 +86,7 @@ def _lost(benchmark: BenchmarkLedger) -> Iterator[RenderableType]:
             f"{one_line(benchmark.benchmark)}: {count_text(flow.lost, 'lost sample')}{f', {now}' if now else ''}",
             "bold red",
         ),
-        f" ({wording.chance_text(flow.expected_false)} expected by chance), mostly correct at steps "
-        f"{span_text(window.before_steps)} and mostly incorrect at steps {span_text(window.after_steps)}",
+        f" ({wording.chance_text(flow.expected_false)} expected by chance), {wording.window_text(window)}",
     )
     for sample in benchmark.details:
         yield _sample_grid(sample, window.before_steps[-1], window.after_steps[-1])

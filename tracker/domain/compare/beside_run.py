@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tracker.domain.compare.view import ComparisonView
-from tracker.domain.records.display import count_text, one_line, p_value_text, steps_text
+from tracker.domain.records.display import count_text, one_line, p_text, p_value_text, steps_text
 from tracker.domain.records.reason_text import reason_text, shown_p
-from tracker.domain.records.types import Comparison, Report, Verdict
+from tracker.domain.records.types import WORSE, Comparison, Report, Verdict, VerdictWord
 
 
 def with_run(view: ComparisonView, later: Report) -> ComparisonView:
@@ -18,19 +18,25 @@ def with_run(view: ComparisonView, later: Report) -> ComparisonView:
 
 
 def differences_from_run(view: ComparisonView) -> Iterator[str]:
-    """Yield a line for each benchmark whose verdict in the run is another one than that of the pair alone."""
+    """Yield a line for each benchmark that is worse or better in the run and not by the pair alone, or the reverse."""
     words = {one.benchmark: one.word for one in view.benchmarks}
     for verdict in view.run:
         alone = words[verdict.benchmark]
-        if verdict.word is alone or not verdict.comparisons:
+        if _direction(verdict.word) == _direction(alone) or not verdict.comparisons:
             continue
         of_run = f"{one_line(verdict.benchmark)}: {verdict.word} in the run, {one_line(reason_text(verdict))}"
         yield f"{of_run}. {_tested(verdict, verdict.comparisons[0])}; these two checkpoints alone are {alone}"
 
 
+def _direction(word: VerdictWord) -> int:
+    if word in WORSE:
+        return -1
+    return int(word is VerdictWord.IMPROVED)
+
+
 def _tested(verdict: Verdict, decided: Comparison) -> str:
     """Return `The run tests 4 checkpoints against steps 100 to 500 (p = 3e-09, level 2e-06)`."""
     newest = count_text(len(decided.pooled_steps), "checkpoint")
-    level = p_value_text(verdict.alpha_test).replace("p", "level", 1)
     against = steps_text(decided.baseline_steps)
-    return f"The run tests {newest} against {against} ({p_value_text(shown_p(decided)[0])}, {level})"
+    p, level = p_value_text(shown_p(decided)[0]), p_text(verdict.alpha_test)
+    return f"The run tests {newest} against {against} ({p}, level {level})"

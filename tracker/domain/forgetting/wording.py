@@ -7,8 +7,16 @@ from operator import itemgetter
 from tracker.domain.forgetting.levels import Forgetting
 from tracker.domain.forgetting.sample_lives import Event
 from tracker.domain.forgetting.transfer import BackwardTransfer
-from tracker.domain.forgetting.types import BenchmarkLedger, LedgerRow, RunLedger
-from tracker.domain.records.display import count_text, names_text, one_line, percent_text, signed_text, span_text
+from tracker.domain.forgetting.types import BenchmarkLedger, LedgerRow, RunLedger, Window
+from tracker.domain.records.display import (
+    count_text,
+    names_text,
+    one_line,
+    percent_text,
+    signed_text,
+    span_text,
+    steps_text,
+)
 
 _SHOWN = 6
 """Maximum changes of a sample that are listed."""
@@ -26,6 +34,13 @@ def whole_text(count: int) -> str:
     if count >= 0:
         return str(count)
     return f"\N{MINUS SIGN}{-count}"
+
+
+def window_text(window: Window) -> str:
+    """Return `correct at step 600 and incorrect at step 1000`; mostly so if there are several on a side."""
+    mostly = "mostly " if max(len(window.before_steps), len(window.after_steps)) > 1 else ""
+    before, after = steps_text(window.before_steps), steps_text(window.after_steps)
+    return f"{mostly}correct at {before} and {mostly}incorrect at {after}"
 
 
 def share_text(retention: float) -> str:

@@ -113,12 +113,16 @@ def chance_of(context: JudgingContext, candidate: Candidate) -> float | None:
     return 1.0 - chance
 
 
-def known_jitter(scores: RunScores, min_coverage: float) -> Mapping[SeriesKey, Jitter]:
-    """Return the jitter of every series of a run that has enough checkpoints to estimate it."""
-    tracks = {
-        key: Track(scores=series.matrices[Measure.SCORE], rows=series.whole_rows(min_coverage))
-        for key, series in scores.series.items()
-    }
+def known_jitter(
+    scores: RunScores, min_coverage: float, incidents: Iterable[Incident] = ()
+) -> Mapping[SeriesKey, Jitter]:
+    """Return the jitter of every series of a run that has enough checkpoints to estimate it, before an open loss."""
+    lost = {(e.suite, e.benchmark): e.onset_step for e in incidents if e.closed_step is None and not e.subset}
+    tracks: dict[SeriesKey, Track] = {}
+    for key, series in scores.series.items():
+        rows, onset = series.whole_rows(min_coverage), lost.get((key.suite, key.benchmark))
+        healthy = [row for row in rows.tolist() if onset is None or series.steps[row] < onset]
+        tracks[key] = Track(scores=series.matrices[Measure.SCORE], rows=rows[: len(healthy)])
     jitters = dict(zip(tracks, jitter_of(tuple(tracks.values())), strict=True))
     return {key: jitters[key] for key, track in tracks.items() if track.rows.size - 2 >= MIN_HISTORY}
 
