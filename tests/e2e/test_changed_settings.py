@@ -44,6 +44,9 @@ def test_evaluations_wait_for_settings_that_can_work_and_follow_later_changes(tm
             running.until_said("the new settings are in use")
             running.until_said("evaluated step 100")
             write_settings(tmp_path, server.base_url, more=f"limit = 2\n{RULE}")
+            running.until_said("or now with `tracker watch --yes`")
+            file = tmp_path / "tracker.toml"
+            file.write_text(file.read_text().replace("settle_s = 0.1", "settle_s = 0.1\nreask_wait_s = 0"))
             pause = threading.Event()
             while running.said().count("evaluated step 100") < 2:
                 assert running.poll() is None, running.said()

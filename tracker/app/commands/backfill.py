@@ -118,7 +118,8 @@ def _pinned(place: FilledPlace) -> Checkpoint:
 
 def quiet(world: World) -> World:
     """Return the world of a backfill: alerts of single checkpoints are dropped; see `notify_of_lasting`."""
-    return replace(world, dispatcher=replace(world.dispatcher, held=OF_CHECKPOINTS))
+    order = replace(world.order, reask_wait_s=0.0)  # the command itself is the confirmation
+    return replace(world, order=order, dispatcher=replace(world.dispatcher, held=OF_CHECKPOINTS))
 
 
 def notify_of_lasting(world: World, run_ids: Iterable[str]) -> None:

@@ -49,13 +49,11 @@ from tracker.wiring.project import Project, channels_of
 )
 @click.option("--until-idle", is_flag=True, help="Evaluate all existing checkpoints, lowest step first, then exit.")
 @workers_option
-@click.option("--polling", is_flag=True, help="Scan the disk instead of using file events.")
+@click.option("--yes", is_flag=True, help="Ask again after a change of settings without `watch.reask_wait_s`.")
 @click.option(
     "--agent", "agent_mode", type=click.Choice(["on", "off"]), default="on", help="Follow the trainer's logs."
 )
-def command(
-    *, config_path: Path, pid: int | None, until_idle: bool, workers: int, polling: bool, agent_mode: str
-) -> int:
+def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: int, yes: bool, agent_mode: str) -> int:
     """Evaluate every checkpoint of a run as it appears.
 
     Finds each complete checkpoint, pins it before the trainer deletes it, serves it, scores it, writes the
@@ -69,7 +67,7 @@ def command(
 
     def reopen() -> Project:
         # With --until-idle all existing checkpoints are wanted, and no newer ones will appear.
-        return open_project(config_path, is_polling=polling, is_in_order=until_idle)
+        return open_project(config_path, asks_at_once=yes, is_in_order=until_idle)
 
     project = reopen()
     _check_settings(project, workers)
