@@ -20,8 +20,8 @@ EVALUATING = (
 )
 
 
-def write_settings(project: Path, url: str, *, engine: str = "remote", more: str = "") -> None:
-    write_project(project, url, rows=4)
+def write_settings(project: Path, url: str, *, engine: str = "remote", more: str = "", wait_s: int = 600) -> None:
+    write_project(project, url, rows=4, more=f"reask_wait_s = {wait_s}\n")
     file = project / "tracker.toml"
     file.write_text(file.read_text().replace('engine = "remote"', f'engine = "{engine}"') + more)
 
@@ -45,8 +45,7 @@ def test_evaluations_wait_for_settings_that_can_work_and_follow_later_changes(tm
             running.until_said("evaluated step 100")
             write_settings(tmp_path, server.base_url, more=f"limit = 2\n{RULE}")
             running.until_said("or now with `tracker watch --yes`")
-            file = tmp_path / "tracker.toml"
-            file.write_text(file.read_text().replace("settle_s = 0.1", "settle_s = 0.1\nreask_wait_s = 0"))
+            write_settings(tmp_path, server.base_url, more=f"limit = 2\n{RULE}", wait_s=0)
             pause = threading.Event()
             while running.said().count("evaluated step 100") < 2:
                 assert running.poll() is None, running.said()

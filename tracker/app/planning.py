@@ -6,7 +6,7 @@ nothing is asked for `watch.reask_wait_s`. Undoing the change within that time a
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from eval_jobs.ports import PlanQueue
@@ -65,22 +65,24 @@ def ask_again(world: World, state: WatchState, now: datetime) -> None:
     if not reasks.checkpoints:
         return
     known = KnownResults(world.history, world.keeping.run, world.queue)
+    missing = {one.uri: tuple(_missing(world, state, one, known)) for one in reasks.checkpoints.values()}
     if reasks.since is None:
-        _announce(world, [plan for one in reasks.checkpoints.values() for plan in _missing(world, state, one, known)])
+        _announce(world, [plan for plans in missing.values() for plan in plans])
         reasks.since = now
-    if (now - reasks.since).total_seconds() < world.order.reask_wait_s:
-        return
-    for checkpoint in tuple(reasks.checkpoints.values()):
-        missing = tuple(_missing(world, state, checkpoint, known))
-        if any(map(known.is_running, missing)):
-            continue  # what it is being asked may be enough
-        for plan in missing:
-            # In the order of the steps and after all new checkpoints, so that losses are found where they began.
-            world.queue.add(plan, now=now, backlog=Backlog.OLDEST)
-        del reasks.checkpoints[checkpoint.uri]
-    world.wake_workers()
+    if (now - reasks.since).total_seconds() >= world.order.reask_wait_s:
+        for uri, plans in missing.items():
+            if not any(map(known.is_running, plans)):  # what it is being asked may be enough
+                _queue_reasks(world, plans, now)
+                del reasks.checkpoints[uri]
     if not reasks.checkpoints:
         reasks.since = None
+
+
+def _queue_reasks(world: World, plans: Iterable[EvalPlan], now: datetime) -> None:
+    """Queue them in the order of the steps and after all new checkpoints: losses are then found where they began."""
+    for plan in plans:
+        world.queue.add(plan, now=now, backlog=Backlog.OLDEST)
+    world.wake_workers()
 
 
 def _take_over(state: WatchState, plan: EvalPlan, known: KnownResults, now: datetime) -> None:

@@ -17,6 +17,7 @@ from tracker.domain.overview.costs import with_cost_so_far
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.types import Report
+from tracker.domain.scores.changed_settings import changes_at
 from tracker.domain.scores.known import content_of
 from tracker.domain.scores.series import series_key
 from tracker.domain.tracking.disruptions import disruptions_of
@@ -51,6 +52,7 @@ def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
     run_context = recall(world.history, run_id, world.policy)
     curves = curves_at(record.plan.checkpoint, world.curves, world.history)
     run_context = replace(run_context, disruptions=disruptions_of(curves, world.policy.phases))
+    run_context = noting_settings(record, run_context, world.history)
     warn_of_baseline(record, run_context, world.policy)
     report = judge(record, world.history.scores(run_id), run_context, world.policy, now=now)
     report = _with_latency(world, report, record, run_context)
@@ -129,12 +131,20 @@ def review_again(world: World, records: Sequence[EvalRecord], now: datetime) -> 
     run_context = replace(run_context, disruptions=disruptions_of(curves, world.policy.phases))
     scores = world.history.scores(newest.run_id)
     for record in records:
+        run_context = noting_settings(record, run_context, world.history)
         report = judge(record, scores, run_context, world.policy, now=now)
         report = _with_latency(world, report, record, run_context)
         store_conclusion(report, world.history)
         world.tracking.publish(record, report, left_behind(record, run_context))
         world.dispatcher.dispatch(loss_alerts(report, world.history.open_alerts(newest.run_id)))
     update_aliases(world, records[-1], run_context)
+
+
+def noting_settings(record: EvalRecord, run_context: RunContext, history: RunHistory) -> RunContext:
+    """Store the changes of settings that a record shows, and return the run with them."""
+    for change in changes_at(record, run_context.changes, run_context.records):
+        history.append_series_change(change)
+    return replace(run_context, changes=history.series_changes(record.plan.checkpoint.run_id))
 
 
 def _with_latency(world: World, report: Report, record: EvalRecord, run_context: RunContext) -> Report:
@@ -173,6 +183,7 @@ def recall(history: RunHistory, run_id: str, policy: Policy) -> RunContext:
         pinned=None if policy.pinned is None else history.scores(policy.pinned.run_id),
         records=history.records(run_id),
         calibrations=history.calibrations(),
+        changes=history.series_changes(run_id),
     )
 
 

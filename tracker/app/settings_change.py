@@ -1,6 +1,6 @@
 """Known results with the present settings: going back to earlier settings gives the verdicts that the run had."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from eval_jobs.identity import screen_plan
@@ -39,16 +39,22 @@ def _restore_run(world: World, run_id: str, known: KnownResults, now: datetime) 
 
 def _superseded(measurement: MeasurementPlan, records: Sequence[EvalRecord]) -> Iterator[EvalPlan]:
     """Yield by step the plans, by the present settings, of checkpoints whose newest results had other ones."""
+    for record in _newest(records):
+        checkpoint = record.plan.checkpoint
+        for plan in plans_for(checkpoint, measurement, first=checkpoint):
+            if plan.suite.name == record.plan.suite.name and not covers(record, plan):
+                yield _smallest(plan, measurement)
+
+
+def _newest(records: Sequence[EvalRecord]) -> Iterable[EvalRecord]:
+    """Return the newest record of each checkpoint and suite, without those that training left behind."""
     branches = branches_of(record.plan.checkpoint for record in records)
     newest: dict[tuple[Identity, str], EvalRecord] = {}
-    for record in records:  # of one checkpoint in the order of time
+    for record in records:  # of one checkpoint by time
         checkpoint = record.plan.checkpoint
         if branches.left_by(checkpoint) is None and not stands_for_import(checkpoint):
             newest[identity_of(checkpoint), record.plan.suite.name] = record
-    for (_, suite), record in newest.items():
-        for plan in plans_for(record.plan.checkpoint, measurement, first=record.plan.checkpoint):
-            if plan.suite.name == suite and not covers(record, plan):
-                yield _smallest(plan, measurement)
+    return newest.values()
 
 
 def _smallest(plan: EvalPlan, measurement: MeasurementPlan) -> EvalPlan:

@@ -69,8 +69,8 @@ def remembering(run_context: RunContext, *reports: Report) -> RunContext:
     return replace(run_context, incidents=tuple(kept.values()))
 
 
-def _key_of(e: Incident) -> tuple[str, str, str, str, int]:
-    return (e.suite, e.benchmark, e.subset, e.measure, e.opened_step)
+def _key_of(e: Incident) -> tuple[object, ...]:
+    return (e.suite, e.benchmark, e.subset, e.measure, e.opened_step, e.series)
 
 
 def words(trajectory: Sequence[EvalRecord], policy: Policy = POLICY) -> list[str]:
