@@ -17,7 +17,7 @@ from tracker.domain.overview.costs import with_cost_so_far
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.types import Report
-from tracker.domain.scores.changed_settings import changes_at
+from tracker.domain.scores.changed_settings import changes_at, numbers_of
 from tracker.domain.scores.known import content_of
 from tracker.domain.scores.series import series_key
 from tracker.domain.tracking.disruptions import disruptions_of
@@ -58,7 +58,7 @@ def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
     report = _with_latency(world, report, record, run_context)
     store_conclusion(report, world.history)
     ask_rest(world, record, Reports(newest=report), run_context, now)
-    world.tracking.publish(with_cost_so_far(record, run_context.records), report, left_behind(record, run_context))
+    publish(world, record, report, run_context)
     update_aliases(world, record, run_context)
     later = out_of_order.overtaken_by(record, run_context.records)
     alerts = alerts_for(report, world.history.open_alerts(run_id), later)
@@ -71,6 +71,13 @@ def store_conclusion(report: Report, history: RunHistory) -> None:
     for incident in report.incidents:  # keyed by what opened it: repeating this after a crash is harmless
         history.append_incident(incident)
     history.append_report(report)
+
+
+def publish(world: World, record: EvalRecord, report: Report, run_context: RunContext) -> None:
+    """Publish a record with its verdicts."""
+    numbers = numbers_of(record, run_context.changes)
+    record = with_cost_so_far(record, run_context.records)
+    world.tracking.publish(record, report, left_behind(record, run_context), numbers)
 
 
 def update_aliases(world: World, record: EvalRecord, run_context: RunContext) -> None:
@@ -113,9 +120,7 @@ def rejudge(
         changes.extend(out_of_order.changed_verdicts(before, report))
         has_changed = out_of_order.words_by_benchmark(report) != out_of_order.words_by_benchmark(before)
         if has_changed and (full := world.history.record(record.plan.id)) is not None:
-            world.tracking.publish(
-                with_cost_so_far(full, run_context.records), report, left_behind(record, run_context)
-            )
+            publish(world, full, report, run_context)
         world.history.append_report(report)  # after MLflow: after a crash in between, the verdicts must still differ
         world.dispatcher.dispatch(loss_alerts(report, world.history.open_alerts(run_id)))
     return tuple(changes)
@@ -135,7 +140,7 @@ def review_again(world: World, records: Sequence[EvalRecord], now: datetime) -> 
         report = judge(record, scores, run_context, world.policy, now=now)
         report = _with_latency(world, report, record, run_context)
         store_conclusion(report, world.history)
-        world.tracking.publish(record, report, left_behind(record, run_context))
+        publish(world, record, report, run_context)
         world.dispatcher.dispatch(loss_alerts(report, world.history.open_alerts(newest.run_id)))
     update_aliases(world, records[-1], run_context)
 

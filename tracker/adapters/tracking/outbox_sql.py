@@ -19,7 +19,7 @@ tries it once more, unless a newer item has replaced it.
 import logging
 import math
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -91,10 +91,16 @@ class OutboxTracking:
         self._sending: Future[None] | None = None
         bring_up_to_date(engine, TRACKER_TABLES)
 
-    def publish(self, record: EvalRecord, report: Report, left: Sequence[Checkpoint] = ()) -> None:
+    def publish(
+        self,
+        record: EvalRecord,
+        report: Report,
+        left: Sequence[Checkpoint] = (),
+        series: Mapping[str, int] = tracking.NO_SERIES,
+    ) -> None:
         """Queue a record with its verdicts; see `ports.Tracking`."""
         with transaction(self._engine) as connection:
-            batch = _newer_than_queued(connection, tracking_batch(record, report, left))
+            batch = _newer_than_queued(connection, tracking_batch(record, report, left, series))
             key = _record_key(connection, record, report)
             if key is not None and _queue(connection, key, batch):
                 _remember_values(connection, batch)
@@ -345,6 +351,8 @@ def _newer_than_queued(connection: Connection, batch: tracking.TrackingBatch) ->
 
     def timed(metric: tracking.TrackedMetric) -> tracking.TrackedMetric:
         value, time_ms = queued.get(metric.key, (metric.value, metric.timestamp_ms))
+        if metric.key.startswith("cost/"):  # of the first evaluation; later ones may ask only what was missing
+            return replace(metric, value=value, timestamp_ms=time_ms)
         return replace(metric, timestamp_ms=time_ms + (metric.value != value))
 
     return replace(batch, metrics=tuple(map(timed, batch.metrics)))

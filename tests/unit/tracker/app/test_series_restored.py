@@ -46,6 +46,8 @@ def test_settings_that_come_back_restore_verdicts_losses_and_alerts(tmp_path: Pa
     assert run.words("sums")[700] is VerdictWord.INCONCLUSIVE
     assert opened(run) == loss, "a result with other settings shows neither a loss nor its end"
     assert list(change_lines(run.history.series_changes(RUN))) == CHANGES[:1]
+    published = run.fakes.tracking.series
+    assert list(published.values())[-7:] == [{"sums": 2, "facts": 1}] * 7
     told = len(run.fakes.alerting.alerts)
     run.watch(SHORT, wait_s=0.0)
     assert not run.asked
@@ -53,6 +55,7 @@ def test_settings_that_come_back_restore_verdicts_losses_and_alerts(tmp_path: Pa
         step: report.verdicts for step, report in before.items()
     }
     assert list(change_lines(run.history.series_changes(RUN))) == CHANGES
+    assert list(published.values())[-7:] == [{"sums": 1, "facts": 1}] * 7
     assert opened(run) == loss
     assert len(run.fakes.alerting.alerts) == told
     for one in (run, other):
