@@ -28,6 +28,7 @@ class FakeTracking:
         """What a test declares as set aside."""
         self.is_down = False
         self.is_closed = False
+        self.is_followed = False
         self._waiting: list[Callable[[], None]] = []
         self._known: set[object] = set()
         self._said: dict[object, object] = {}
@@ -91,6 +92,9 @@ class FakeTracking:
     def set_aside(self) -> Sequence[RejectedItem]:
         return self.rejected
 
+    def follow(self) -> None:
+        self.is_followed = True
+
     def close(self) -> None:
         self.is_closed = True
 
@@ -114,6 +118,9 @@ class FakeSink:
             raise StoreError("the store refuses", hint="look at its log")
         if item not in self.items:
             self.items.append(item)
+
+    def follow(self) -> None:
+        """Show nothing."""
 
     def close(self) -> None:
         self.is_closed = True

@@ -45,6 +45,9 @@ class Tracking(Protocol):
     def publish_champions(self, checkpoint: Checkpoint, champions: Sequence[Champion]) -> None:
         """Queue the checkpoints of the run's aliases, as known after `checkpoint`. No-op if equal to the last ones."""
 
+    def follow(self) -> None:
+        """Show runs as running from now on, until `close`: without this call, as finished. Not a trainer's own run."""
+
     def flush(self, wait_s: float = 60.0) -> int:
         """Send what is queued and return how many items still wait. An unreachable store is not an error here.
 
@@ -71,6 +74,9 @@ class TrackingSink(Protocol):
             TrackingUnreachable: the store does not respond; other items would fail too.
             StoreError: the store rejects this item; others may succeed.
         """
+
+    def follow(self) -> None:
+        """As `Tracking.follow`."""
 
     def close(self) -> None:
         """Release connections. Calling it twice is harmless."""

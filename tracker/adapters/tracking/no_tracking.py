@@ -34,6 +34,9 @@ class NoTracking:
     def publish_champions(self, checkpoint: Checkpoint, champions: Sequence[Champion]) -> None:
         """Drop the aliases."""
 
+    def follow(self) -> None:
+        """Do nothing."""
+
     def flush(self, wait_s: float = 0.0) -> int:  # noqa: ARG002 - part of the port
         """Return 0: nothing waits."""
         return 0

@@ -171,6 +171,10 @@ class OutboxTracking:
             for part in parts:
                 _queue(connection, f"curves:{content_hash(_ITEM.dump_json(part).decode())}", part)
 
+    def follow(self) -> None:
+        """Show runs as running until `close`; see `ports.Tracking`."""
+        self._sink.follow()
+
     def flush(self, wait_s: float = FLUSH_S) -> int:
         """Send what is queued, oldest first, within `FLUSH_BUDGET_S`; see `ports.Tracking`."""
         if self._sending is None:

@@ -49,7 +49,7 @@ from tracker.wiring.project import Project, channels_of
 )
 @click.option("--until-idle", is_flag=True, help="Evaluate all existing checkpoints, lowest step first, then exit.")
 @workers_option
-@click.option("--yes", is_flag=True, help="Ask again after a change of settings without `watch.reask_wait_s`.")
+@click.option("--yes", is_flag=True, help="Ask again after a change of settings without waiting.")
 @click.option(
     "--agent", "agent_mode", type=click.Choice(["on", "off"]), default="on", help="Follow the trainer's logs."
 )
@@ -162,6 +162,8 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
     project, workers = session.project, session.launcher
     world = replace(project.world(), wake_workers=workers.nudge, curves=session.curves)
     session.wake = world.source.wake
+    if not session.must_be_ready:  # else the training has ended
+        world.tracking.follow()
     display.welcome(project.config, world.measurement)
     if session.workers == 0:
         display.has_no_worker(session.settings.path)
