@@ -158,6 +158,13 @@ def make_plan(
     return EvalPlan(id=plan_id, checkpoint=checkpoint, suite=suite, serve=serve, loads=loads, reference=reference)
 
 
+def missing_plan(whole: EvalPlan, benchmarks: Collection[str], loads: Collection[ProbeLoad]) -> EvalPlan:
+    """Build the plan for some benchmarks and loads of `whole`, if all other results of its checkpoint are known."""
+    suite = replace(whole.suite, benchmarks=tuple(b for b in whole.suite.benchmarks if b.name in benchmarks))
+    plan = make_plan(whole.checkpoint, suite, whole.serve, loads, whole.reference if loads else None)
+    return replace(plan, whole=whole.suite.benchmarks)
+
+
 def screen_plan(whole: EvalPlan, screen: Screen) -> EvalPlan:
     """Build the plan that evaluates the screen of each benchmark of `whole`, with the same checkpoint and settings."""
     suite = replace(whole.suite, part=ScreenPart(screen=screen))
@@ -174,7 +181,9 @@ def rest_plan(screen: EvalPlan, benchmarks: Collection[str]) -> EvalPlan:
         part=replace(screen.suite.part, is_rest=True),
     )
     plan = make_plan(screen.checkpoint, suite, screen.serve, ())
-    return replace(plan, id=content_hash([plan.id, "rest of", screen.id]))
+    # Of a screen whose benchmarks were asked one after the other, too, the settings must make the same plan again.
+    whole = make_plan(screen.checkpoint, screen.suite, screen.serve, screen.loads)
+    return replace(plan, id=content_hash([plan.id, "rest of", whole.id]))
 
 
 def calibration_plan(checkpoint: Checkpoint, suite: Suite, serve: ServeSpec, number: int) -> EvalPlan:

@@ -202,6 +202,8 @@ class EvalPlan:
     """Number of the calibration, from 1: the suite is evaluated twice (`execute.worker.passes`). 0: no calibration."""
     sweep: SweepCell | None = None
     """Set for a plan of a sweep. None: a plan of the run itself."""
+    whole: tuple[Benchmark, ...] = ()
+    """All benchmarks of the suite, if the results of those not asked are known. Empty: all are asked."""
 
 
 # --- what came out

@@ -55,6 +55,9 @@ class Sink:
         draft.write_text(text)
         draft.rename(self._folder / content_hash(text))
 
+    def follow(self) -> None:
+        """Show nothing."""
+
     def close(self) -> None:
         """Keep nothing open."""
 

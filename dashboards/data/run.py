@@ -99,8 +99,8 @@ class RunData:
 def newest_records(records: Iterable[EvalRecord]) -> tuple[EvalRecord, ...]:
     """Return the newest record for each step and suite, ordered by step.
 
-    Checkpoints that a training restart discarded are omitted. If part of the samples was screened first, latency was
-    measured with that part, and is copied to the record of all samples.
+    Checkpoints that a training restart discarded are omitted. A record of known results, and one of the samples that
+    a screening left out, has the latency of the earlier record.
     """
     ordered = sorted(
         records,
@@ -161,9 +161,7 @@ def neutral_changes(records: Iterable[EvalRecord]) -> Mapping[int, tuple[Differe
 
 
 def _with_latencies(record: EvalRecord, before: EvalRecord | None) -> EvalRecord:
-    part = record.plan.suite.part
-    is_of_both_parts = part is not None and part.is_rest
-    if before and is_of_both_parts and before.plan.checkpoint.digest == record.plan.checkpoint.digest:
+    if before and not record.plan.loads and before.plan.checkpoint.digest == record.plan.checkpoint.digest:
         return replace(record, probes=before.probes)
     return record
 

@@ -14,7 +14,9 @@ from tests.records import RUN, forgetting_run, outlined, without_samples
 from tests.score_tables import table_of, table_of_records
 from tests.verdicts import outline_of
 from tracker.domain.records.alerts import Alert, AlertState
+from tracker.domain.records.reasons import Difference
 from tracker.domain.records.types import Acceptance, Closing, Incident, Measure
+from tracker.domain.scores.series_changes import SeriesChange, change_lines
 from tracker.ports import History
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
@@ -315,6 +317,7 @@ def test_an_incident_is_replaced_under_everything_that_it_is_known_by(reopen: Re
         replace(INCIDENT, suite="full"),
         replace(INCIDENT, measure=Measure.COMPLETENESS),
         replace(INCIDENT, opened_step=201),
+        replace(INCIDENT, series=("other settings",)),
     )
     for incident in (INCIDENT, *others):
         reopen().append_incident(incident)
@@ -327,12 +330,31 @@ def test_an_incident_is_replaced_under_everything_that_it_is_known_by(reopen: Re
 def test_an_acceptance_is_replaced_by_the_same_again(reopen: ReopenHistory) -> None:
     earlier = replace(ACCEPTANCE, step=90)
     facts = replace(ACCEPTANCE, benchmark="facts")
-    for acceptance in (ACCEPTANCE, earlier, facts, replace(ACCEPTANCE, run_id="other")):
+    otherwise = replace(ACCEPTANCE, step=300, series="other settings")
+    for acceptance in (ACCEPTANCE, earlier, facts, otherwise, replace(ACCEPTANCE, run_id="other")):
         reopen().append_acceptance(acceptance)
-    assert reopen().acceptances(RUN) == (earlier, facts, ACCEPTANCE)
+    assert reopen().acceptances(RUN) == (earlier, facts, ACCEPTANCE, otherwise)
     again = replace(ACCEPTANCE, reason="", from_step=150)
     reopen().append_acceptance(again)
-    assert reopen().acceptances(RUN) == (earlier, facts, again)
+    assert reopen().acceptances(RUN) == (earlier, facts, again, otherwise)
+
+
+def test_changes_of_settings_are_ordered_by_time_and_kept_once(reopen: ReopenHistory) -> None:
+    first = SeriesChange(run_id=RUN, suite="default", benchmark="sums", at=NOW, step=100, number=1, settings="a")
+    second = replace(
+        first,
+        at=NOW + timedelta(seconds=9),
+        settings="b",
+        number=2,
+        differences=(Difference(setting="max_tokens", now="16", before="8"),),
+    )
+    facts = replace(first, benchmark="facts")
+    for change in (second, first, facts, second, replace(first, run_id="other")):
+        reopen().append_series_change(change)
+    assert reopen().series_changes(RUN) == (facts, first, second)
+    assert list(change_lines(reopen().series_changes(RUN))) == [
+        "settings changed: sums max_tokens 8 -> 16, series 2 begins"
+    ]
 
 
 def test_a_gap_is_new_once(reopen: ReopenHistory) -> None:

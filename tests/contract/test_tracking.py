@@ -128,12 +128,14 @@ def test_a_benchmark_that_is_measured_anew_with_other_settings_is_published_too(
     tracking = store.open()
     tracking.publish(first, report)
     assert tracking.flush() == 0
-    tracking.publish(again, replace(report, plan_id=again.plan.id))
+    tracking.publish(again, replace(report, plan_id=again.plan.id), (), {results[0].benchmark: 2})
+    assert tracking.flush() == 0
+    tracking.publish(replace(first, finished_at=again.finished_at + timedelta(hours=1)), report)  # they come back
     assert tracking.flush() == 0
     key = f"bench/{results[0].benchmark}"
-    means = {m.value for record in (first, again) for m in tracking_batch(record, report).metrics if m.key == key}
-    assert {value for name, _, value in store.rows() if name == key} == means
-    assert len(means) == 2
+    for name, record in ((key, first), (f"{key}.series2", again)):
+        (mean,) = {m.value for m in tracking_batch(record, report).metrics if m.key == key}
+        assert [value for own, _, value in store.rows() if own == name] == [mean], "one line for each series"
 
 
 def test_aliases_are_queued_where_they_move_and_where_their_checkpoint_was_published(store: Store) -> None:
@@ -320,7 +322,7 @@ def _fake() -> Store:
     fake = FakeTracking()
 
     def rows() -> list[Row]:
-        batches = (tracking_batch(record, report) for record, report in fake.records)
+        batches = (tracking_batch(r, report, (), fake.series[r.plan.id]) for r, report in fake.records)
         points = [(p.key, p.step, p.value) for p in fake.points]
         return sorted([*_once((batch.checkpoint.run_id, m) for batch in batches for m in batch.metrics), *points])
 

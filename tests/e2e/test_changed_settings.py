@@ -24,8 +24,8 @@ EVALUATING = (
 )
 
 
-def write_settings(project: Path, url: str, *, engine: str = "remote", more: str = "") -> None:
-    write_project(project, url, rows=4)
+def write_settings(project: Path, url: str, *, engine: str = "remote", more: str = "", wait_s: int = 600) -> None:
+    write_project(project, url, rows=4, more=f"reask_wait_s = {wait_s}\n")
     for data in (project / "sums.jsonl", project / "facts.jsonl"):
         data.write_text(data.read_text() + data.read_text().partition("\n")[0] + "\n")
     file = project / "tracker.toml"
@@ -69,6 +69,8 @@ def test_evaluations_wait_for_settings_that_can_work_and_follow_later_changes(tm
             running.until_said("the new settings are in use")
             running.until_said("evaluated step 100")
             write_settings(tmp_path, server.base_url, more=f"limit = 2\n{RULE}")
+            running.until_said("or now with `tracker watch --yes`")
+            write_settings(tmp_path, server.base_url, more=f"limit = 2\n{RULE}", wait_s=0)
             until_evaluated_twice(running)
             (tmp_path / "out" / "train.log").write_text("step 1 | loss 2.5\nskipping batch 7\n")
             running.until_said("bad batch at step 1")

@@ -13,6 +13,7 @@ from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.types import Acceptance, Closing, Gap, Incident, Measure, Report
 from tracker.domain.scores.run_scores import RunScores, with_record
 from tracker.domain.scores.sample_columns import columns_of
+from tracker.domain.scores.series_changes import SeriesChange
 
 
 class FakeHistory(FakeHealth, FakeEventLog):
@@ -23,8 +24,9 @@ class FakeHistory(FakeHealth, FakeEventLog):
         FakeEventLog.__init__(self)
         self._records: dict[str, EvalRecord] = {}
         self._reports: dict[str, Report] = {}
-        self._incidents: dict[tuple[str, str, str, str, Measure, int], Incident] = {}
-        self._acceptances: dict[tuple[str, int, str], Acceptance] = {}
+        self._incidents: dict[tuple[object, ...], Incident] = {}
+        self._acceptances: dict[tuple[str, int, str, str], Acceptance] = {}
+        self._changes: dict[object, SeriesChange] = {}
         self._calibrations: dict[str, Calibration] = {}
         self._gaps: dict[tuple[str, int, str], Gap] = {}
         self._alerts: dict[str, Alert] = {}
@@ -93,7 +95,7 @@ class FakeHistory(FakeHealth, FakeEventLog):
 
     def append_incident(self, incident: Incident) -> None:
         e = incident
-        key = (e.run_id, e.suite, e.benchmark, e.subset, e.measure, e.opened_step)
+        key = (e.run_id, e.suite, e.benchmark, e.subset, e.measure, e.opened_step, e.series)
         known = self._incidents.get(key)
         if known is None or known.closed_by is not Closing.ACCEPTED or e.closed_by is Closing.ACCEPTED:
             self._incidents[key] = e
@@ -103,12 +105,20 @@ class FakeHistory(FakeHealth, FakeEventLog):
         return tuple(sorted(found, key=lambda e: (e.opened_step, e.benchmark, e.subset, e.suite, e.measure)))
 
     def append_acceptance(self, acceptance: Acceptance) -> None:
-        self._acceptances[acceptance.run_id, acceptance.step, acceptance.benchmark] = acceptance
+        key = (acceptance.run_id, acceptance.step, acceptance.benchmark, acceptance.series)
+        self._acceptances[key] = acceptance
         self.log([accepted(acceptance)])
 
     def acceptances(self, run_id: str) -> tuple[Acceptance, ...]:
         found = [a for a in self._acceptances.values() if a.run_id == run_id]
         return tuple(sorted(found, key=lambda a: (a.step, a.benchmark)))
+
+    def append_series_change(self, change: SeriesChange) -> None:
+        self._changes[change.run_id, change.suite, change.benchmark, change.at] = change
+
+    def series_changes(self, run_id: str) -> tuple[SeriesChange, ...]:
+        found = [c for c in self._changes.values() if c.run_id == run_id]
+        return tuple(sorted(found, key=lambda c: (c.at, c.suite, c.benchmark)))
 
     def append_calibration(self, calibration: Calibration) -> None:
         self._calibrations[calibration.plan.id] = calibration

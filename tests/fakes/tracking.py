@@ -1,11 +1,11 @@
 """A tracking store in memory, and the sink that an outbox delivers to."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from eval_jobs.errors import StoreError, TrackingUnreachable
 from eval_jobs.types import Checkpoint, EvalRecord
-from tracker.domain.records.tracking import Champion, LiveItem, RejectedItem, TrackingItem, TrainerFacts
+from tracker.domain.records.tracking import NO_SERIES, Champion, LiveItem, RejectedItem, TrackingItem, TrainerFacts
 from tracker.domain.records.types import CurvePoint, Report
 from tracker.domain.verdicts.out_of_order import words_by_benchmark
 
@@ -16,6 +16,8 @@ class FakeTracking:
     def __init__(self) -> None:
         self.records: list[tuple[EvalRecord, Report]] = []
         """What arrived, in order."""
+        self.series: dict[str, Mapping[str, int]] = {}
+        """Numbers of the series by plan."""
         self.points: list[CurvePoint] = []
         self.facts: list[TrainerFacts] = []
         self.incidents: list[tuple[str, ...]] = []
@@ -26,16 +28,24 @@ class FakeTracking:
         """What a test declares as set aside."""
         self.is_down = False
         self.is_closed = False
+        self.is_followed = False
         self._waiting: list[Callable[[], None]] = []
         self._known: set[object] = set()
         self._said: dict[object, object] = {}
         """The last words on a record."""
 
-    def publish(self, record: EvalRecord, report: Report, left: Sequence[Checkpoint] = ()) -> None:  # noqa: ARG002
+    def publish(
+        self,
+        record: EvalRecord,
+        report: Report,
+        left: Sequence[Checkpoint] = (),  # noqa: ARG002
+        series: Mapping[str, int] = NO_SERIES,
+    ) -> None:
         key, words = (record.plan.id, record.finished_at), words_by_benchmark(report)
         if self._said.get(key) != words:
             self._said[key] = words
             self._waiting.append(lambda: self.records.append((record, report)))
+            self.series[record.plan.id] = series
 
     def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:
         new = tuple(p for p in dict.fromkeys(points) if (checkpoint.run_id, p) not in self._known)
@@ -82,6 +92,9 @@ class FakeTracking:
     def set_aside(self) -> Sequence[RejectedItem]:
         return self.rejected
 
+    def follow(self) -> None:
+        self.is_followed = True
+
     def close(self) -> None:
         self.is_closed = True
 
@@ -105,6 +118,9 @@ class FakeSink:
             raise StoreError("the store refuses", hint="look at its log")
         if item not in self.items:
             self.items.append(item)
+
+    def follow(self) -> None:
+        """Show nothing."""
 
     def close(self) -> None:
         self.is_closed = True

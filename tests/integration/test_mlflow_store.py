@@ -332,3 +332,21 @@ def test_a_kill_while_the_tables_are_created_leaves_a_store_that_the_next_start_
     assert not (tmp_path / "mlflow.db").exists()
     assert [e.name for e in connect(uri).search_experiments()] == ["Default"]
     assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
+
+
+def test_a_run_is_shown_as_running_while_it_is_watched_and_as_finished_afterwards(tmp_path: Path) -> None:
+    files = MlflowFiles(tmp_path)
+
+    def status() -> list[str]:
+        return [run.info.status for run in files.client().search_runs(["1"])]
+
+    store = MlflowStore(files.settings())
+    store.follow()
+    for record, report in zip(RECORDS[:2], REPORTS[:2], strict=True):
+        store.send(tracking_batch(record, report))
+        assert status() == ["RUNNING"]
+    store.close()
+    assert status() == ["FINISHED"]
+    with closing(MlflowStore(files.settings())) as once:
+        once.send(tracking_batch(RECORDS[2], REPORTS[2]))
+        assert status() == ["FINISHED"], "without a watcher nobody would end it"

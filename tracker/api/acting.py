@@ -131,14 +131,19 @@ def pinned_at(project: Project, place: str, run_id: str | None = None, *, step: 
     return pinned
 
 
-def evaluate_here(project: Project, pinned: Checkpoint, progress: ShowProgress) -> EvaluatedOnce:
-    """Evaluate a pinned checkpoint in this process with everything that the project measures."""
+def evaluate_here(
+    project: Project, pinned: Checkpoint, progress: ShowProgress, *, reuse: bool = False
+) -> EvaluatedOnce:
+    """Evaluate a pinned checkpoint in this process with everything that the project measures.
+
+    With `reuse`, known results of the same weights with the same settings are taken over.
+    """
     world = project.world()
     project.read_logs()
     tools = make_tools(project.config.run.work_dir)
     try:
         with project.pins.in_use(pinned):
-            return evaluate_once(pinned, world, tools=tools, progress=progress)
+            return evaluate_once(pinned, world, tools=tools, progress=progress, reuse=reuse)
     finally:
         tools.evaluator.close()
         tools.engine.close()

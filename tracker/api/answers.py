@@ -198,7 +198,7 @@ def _record(runs: ChosenRuns, name: str | int | os.PathLike[str]) -> EvalRecord:
 
     project = writable(runs)
     pinned = pinned_at(project, text, run_of_gated(project, text))
-    return evaluate_here(project, pinned, lambda _: None).results[0][0]
+    return evaluate_here(project, pinned, lambda _: None, reuse=True).results[0][0]
 
 
 def _policy(runs: ChosenRuns, path: str | os.PathLike[str] | None) -> GatePolicy:

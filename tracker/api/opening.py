@@ -8,18 +8,19 @@ from tracker.config import load_config
 from tracker.wiring.project import Project
 
 
-def open_project(config_path: Path, *, is_polling: bool = False, is_in_order: bool = False) -> Project:
+def open_project(config_path: Path, *, asks_at_once: bool = False, is_in_order: bool = False) -> Project:
     """Return the project of a configuration; end engines and evaluators whose worker was killed.
 
-    `is_polling` polls instead of using file events. `is_in_order` skips nothing, and takes the lowest step first.
+    `asks_at_once` ignores `watch.reask_wait_s`, and so does `is_in_order`, which skips nothing and takes the lowest
+    step first.
 
     Raises:
         ConfigError: the file is missing or wrong.
     """
     config = load_config(config_path)
     update: dict[str, object] = {}
-    if is_polling:
-        update["polling"] = True
+    if asks_at_once or is_in_order:
+        update["reask_wait_s"] = 0.0
     if is_in_order:
         update["backlog"] = Backlog.OLDEST
     project = Project(config.model_copy(update={"watch": config.watch.model_copy(update=update)}))

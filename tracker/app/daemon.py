@@ -14,6 +14,7 @@ from eval_jobs.ports import Clock
 from eval_jobs.queue_types import QueueState
 from tracker.app.health.notices import TrainingMonitor
 from tracker.app.plans import renewed, withdraw_outdated
+from tracker.app.settings_change import restore
 from tracker.app.stall_monitor import stall_monitor
 from tracker.app.tick import tick
 from tracker.app.world import Tick, WatchState, World
@@ -70,13 +71,13 @@ def watch(
         started_at, is_quiet, is_idle, is_done = clock.now(), False, False, False
         with stores.asked():
             # Before the first plans are added: they carry the current settings.
-            has_begun = has_begun or _begin(world, state)
+            has_begun = has_begun or _begin(world, state, started_at)
             passed, queued = do_pass(started_at)
             look = partial(monitor.look, passed, queued, started_at, is_training=not has_ended)
             state.aside.attempt("stalls", "cannot look for stalls", look, None)
             state.aside.attempt("training", "cannot report on the training", partial(training.look, started_at), None)
             is_quiet = has_ended and _has_no_news(passed, world.source)
-            is_idle = not (queued.waiting or queued.running)
+            is_idle = not (queued.waiting or queued.running or state.reasks.checkpoints)
             # A result that arrives late in a pass is reviewed by the next pass, and may lead to more plans.
             is_done = was_idle and is_idle and not (passed.skipped or passed.reports)
         was_idle = is_idle
@@ -175,7 +176,7 @@ def _training_monitor(world: World, state: WatchState) -> TrainingMonitor:
     )
 
 
-def _begin(world: World, state: WatchState) -> bool:
+def _begin(world: World, state: WatchState, now: datetime) -> bool:
     world.history.log(state.opening)
     gone, measurement = world.keeping.pins.given_up(), world.measurement
     revived = world.queue.revive(lambda plan: None if plan.checkpoint.uri in gone else renewed(plan, measurement))
@@ -185,4 +186,7 @@ def _begin(world: World, state: WatchState) -> bool:
     if withdrawn:
         count = count_text(len(withdrawn), "checkpoint")
         log.warning("replaced the pending evaluations of %s: settings changed", count)
+    restored = restore(world, now)
+    if restored:
+        log.warning("settings changed back: the results of %s are known", count_text(restored, "checkpoint"))
     return True

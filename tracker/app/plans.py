@@ -3,11 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from eval_jobs.identity import make_plan, rest_plan, screen_plan
+from eval_jobs.identity import make_plan, missing_plan, rest_plan, screen_plan
+from eval_jobs.ports import PlanQueue
 from eval_jobs.types import Checkpoint, EvalPlan
+from tracker.app.steps.known_results import KnownResults
 from tracker.app.steps.screening import schedule_of, scheduled_plans
 from tracker.app.world import MeasurementPlan, WatchState, World
 from tracker.domain.records.policy import Pinned, Policy
+from tracker.domain.scores.known import missing_of
 
 
 def plans_for(checkpoint: Checkpoint, measurement: MeasurementPlan, *, first: Checkpoint) -> tuple[EvalPlan, ...]:
@@ -34,6 +37,17 @@ def first_plans(checkpoint: Checkpoint, world: World, state: WatchState, *, keep
     if run_id not in state.schedules:
         state.schedules[run_id] = schedule_of(world.history, run_id)
     return scheduled_plans(plans, screening, world.queue, state.schedules[run_id], keep=keep)
+
+
+def still_to_ask(plan: EvalPlan, known: KnownResults, queue: PlanQueue) -> EvalPlan | None:
+    """Return what is to be queued for `plan`: itself, a plan of what is missing, or None if every result is known."""
+    if not known.of(plan.checkpoint):
+        return plan
+    missing = missing_of(plan, known.usable(plan))
+    # A plan that failed is asked again as it is, when the watcher starts.
+    if missing is not None and queue.known([plan.id]):
+        return plan
+    return missing
 
 
 def withdraw_outdated(world: World) -> tuple[EvalPlan, ...]:
@@ -67,8 +81,13 @@ def _made_for(plan: EvalPlan, measurement: MeasurementPlan) -> Iterator[EvalPlan
     """Yield all plans that the settings can make for the checkpoint and the benchmarks of `plan`."""
     names = [benchmark.name for benchmark in plan.suite.benchmarks]
     for whole in plans_for(plan.checkpoint, measurement, first=plan.checkpoint):
-        yield whole
+        forms = [whole]
         if measurement.screening is not None:
             screened = screen_plan(whole, measurement.screening.screen)
-            yield screened
-            yield rest_plan(screened, names)
+            forms.append(screened)
+            for loads in (screened.loads, ()):  # without: its benchmarks were asked one after the other
+                yield rest_plan(replace(screened, loads=loads), names)
+        for form in forms:
+            yield form
+            if plan.whole and set(form.suite.benchmarks) <= set(plan.whole):  # else more may be missing now
+                yield missing_plan(form, names, plan.loads)

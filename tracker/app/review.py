@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from eval_jobs.types import Checkpoint, EvalRecord
+from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord
 from tracker.app.steps.curves import curves_at
+from tracker.app.steps.known_results import KnownResults
 from tracker.app.steps.screening import Reports, plans_of_rest, whole_record
-from tracker.app.world import World
+from tracker.app.world import MeasurementPlan, World
 from tracker.domain.alerts.rules import alerts_for, loss_alerts
 from tracker.domain.alerts.training import naming_incidents
 from tracker.domain.best.choice import champions_of
@@ -18,12 +19,15 @@ from tracker.domain.records.branches import branches_of
 from tracker.domain.records.display import ONCE
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.types import Report
+from tracker.domain.scores.changed_settings import changes_at, numbers_of
+from tracker.domain.scores.known import content_of
 from tracker.domain.scores.series import series_key
 from tracker.domain.tracking.disruptions import disruptions_of
 from tracker.domain.verdicts import out_of_order
 from tracker.domain.verdicts.context import RunContext
 from tracker.domain.verdicts.judge import judge
 from tracker.domain.verdicts.rewind import left_behind, scores_of_newest
+from tracker.domain.verdicts.screening import is_rest
 from tracker.ports import RunHistory
 
 log = logging.getLogger(__name__)
@@ -43,18 +47,20 @@ def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
 
     If a screened benchmark looks suspicious, its other samples are evaluated next, before all other checkpoints.
     """
+    record = KnownResults(world.history, world.keeping.run).completed(record)
     record = whole_record(record, world.history)
     run_id = record.plan.checkpoint.run_id
     world.history.append(record)
     run_context = recall(world.history, run_id, world.policy)
     curves = curves_at(record.plan.checkpoint, world.curves, world.history)
     run_context = replace(run_context, disruptions=disruptions_of(curves, world.policy.phases))
+    run_context = noting_settings(record, run_context, world.history)
     warn_of_baseline(record, run_context, world.policy)
     report = judge(record, world.history.scores(run_id), run_context, world.policy, now=now)
-    report = _with_pending(world, report)
+    report = _with_pending(world, _with_latency(world, report, record, run_context))
     cause = store_conclusion(record, report, world.history)
     ask_rest(world, record, Reports(newest=report), run_context, now)
-    world.tracking.publish(with_cost_so_far(record, run_context.records), report, left_behind(record, run_context))
+    publish(world, record, report, run_context)
     later = out_of_order.overtaken_by(record, run_context.records)
     alerts = alerts_for(report, world.history.open_alerts(run_id), later)
     world.dispatcher.dispatch(naming_incidents(alerts, world.history.training_incidents(run_id)), record)
@@ -70,6 +76,13 @@ def store_conclusion(record: EvalRecord, report: Report, history: RunHistory) ->
     event = evaluated(record, report)
     history.append_report(report, [event])
     return event
+
+
+def publish(world: World, record: EvalRecord, report: Report, run_context: RunContext) -> None:
+    """Publish a record with its verdicts."""
+    numbers = numbers_of(record, run_context.changes)
+    record = with_cost_so_far(record, run_context.records)
+    world.tracking.publish(record, report, left_behind(record, run_context), numbers)
 
 
 def update_aliases(world: World, record: EvalRecord, run_context: RunContext) -> None:
@@ -134,7 +147,7 @@ def _renew(
     alerts = loss_alerts(report, world.history.open_alerts(report.run_id))
     full = world.history.record(record.plan.id) if changed or alerts else None
     if full is not None and changed:
-        world.tracking.publish(with_cost_so_far(full, run_context.records), report, left_behind(record, run_context))
+        publish(world, full, report, run_context)
     # After MLflow: after a crash in between, the verdicts must still differ.
     world.history.append_report(report, changed)
     world.dispatcher.dispatch(alerts, full)
@@ -143,6 +156,52 @@ def _renew(
 def _with_pending(world: World, report: Report) -> Report:
     open_steps = world.queue.open_steps(report.run_id, sweeps=False)
     return replace(report, pending_steps=tuple(sorted(step for step in open_steps if step < report.step)))
+
+
+def review_again(world: World, records: Sequence[EvalRecord], now: datetime) -> None:
+    """Compute the verdicts on stored records of one run, by step, and publish them; only lasting losses are alerts."""
+    if not records:
+        return
+    newest = records[-1].plan.checkpoint
+    run_context = recall(world.history, newest.run_id, world.policy)
+    curves = curves_at(newest, world.curves, world.history)
+    run_context = replace(run_context, disruptions=disruptions_of(curves, world.policy.phases))
+    scores = world.history.scores(newest.run_id)
+    for record in records:
+        run_context = noting_settings(record, run_context, world.history)
+        report = judge(record, scores, run_context, world.policy, now=now)
+        report = _with_latency(world, report, record, run_context)
+        store_conclusion(record, report, world.history)
+        publish(world, record, report, run_context)
+        world.dispatcher.dispatch(loss_alerts(report, world.history.open_alerts(newest.run_id)))
+    update_aliases(world, records[-1], run_context)
+
+
+def noting_settings(record: EvalRecord, run_context: RunContext, history: RunHistory) -> RunContext:
+    """Store the changes of settings that a record shows, and return the run with them."""
+    for change in changes_at(record, run_context.changes, run_context.records):
+        history.append_series_change(change)
+    return replace(run_context, changes=history.series_changes(record.plan.checkpoint.run_id))
+
+
+def _with_latency(world: World, report: Report, record: EvalRecord, run_context: RunContext) -> Report:
+    """Return the report on known results with the latency verdicts on the same weights, which were not timed again."""
+    plan, timed = record.plan, None
+    if _has_own_latency(plan, world.measurement):
+        return report
+    for one in run_context.records:
+        if one.probes and content_of(one.plan.checkpoint) == content_of(plan.checkpoint):
+            timed = world.history.report(one.plan.id)
+    if timed is None:
+        return report
+    return replace(report, latency=timed.latency)
+
+
+def _has_own_latency(plan: EvalPlan, measurement: MeasurementPlan) -> bool:
+    """Return whether a plan carries its loads, or is none that does: only the first suite has loads, no rest does."""
+    if plan.loads or not measurement.loads:
+        return True
+    return plan.suite.name != measurement.suites[0].name or is_rest(plan)
 
 
 def new_branches(history: RunHistory, found: Sequence[Checkpoint]) -> Iterator[Checkpoint]:
@@ -161,6 +220,7 @@ def recall(history: RunHistory, run_id: str, policy: Policy) -> RunContext:
         pinned=None if policy.pinned is None else history.scores(policy.pinned.run_id),
         records=history.records(run_id),
         calibrations=history.calibrations(),
+        changes=history.series_changes(run_id),
     )
 
 

@@ -5,11 +5,10 @@ plan for the samples that screening left out.
 """
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from eval_jobs.types import Checkpoint
 from tracker.app.gaps import remember_gaps, skip_surplus
-from tracker.app.plans import first_plans, is_baseline
+from tracker.app.planning import ask_again, plan_found
 from tracker.app.review import Reviewed, new_branches, review
 from tracker.app.steps import calibrating, sweeps
 from tracker.app.steps.collect import collect
@@ -18,6 +17,7 @@ from tracker.domain.alerts.stalls import rejected_results, set_aside
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.calibration import Calibration
 
+_APART = timedelta(microseconds=1)
 SENDING_S = 0.5
 """Longest time that a pass waits for MLflow, which needs less while it is healthy."""
 
@@ -37,6 +37,7 @@ def tick(world: World, state: WatchState, now: datetime) -> Tick:
     reviewed, calibrations, swept = attempt(
         "review", "cannot review results", lambda: review_finished(world, state, now), ((), (), 0)
     )
+    attempt("reasks", "cannot queue what other settings lack", lambda: ask_again(world, state, now), None)
     turns = attempt("sweeps", "cannot follow sweeps", lambda: sweeps.follow(world.sweeps, now), ())
     if turns:
         world.wake_workers()
@@ -63,30 +64,6 @@ def tick(world: World, state: WatchState, now: datetime) -> Tick:
     return passed
 
 
-def plan_found(world: World, state: WatchState, now: datetime) -> None:
-    """Queue the plans of what was found and publish its curves; what fails stays found, behind the others."""
-    for checkpoint in tuple(state.found):
-        if state.is_held(state.found[-1]):
-            return  # evaluations would fail
-        at = f"step {checkpoint.step} of {checkpoint.run_id}"
-        with state.aside.around(f"plan {checkpoint.uri}", f"cannot queue the evaluation of {at}") as is_due:
-            if is_due:
-                _plan(world, state, checkpoint, now)
-                state.found.remove(checkpoint)
-        if checkpoint not in state.found:
-            with state.aside.around(f"curves {checkpoint.uri}", f"cannot publish the curves of {at}"):
-                world.publish_training(checkpoint)
-
-
-def _plan(world: World, state: WatchState, checkpoint: Checkpoint, now: datetime) -> None:
-    first = state.first.setdefault(checkpoint.run_id, checkpoint)
-    keep = checkpoint == first or is_baseline(checkpoint, world.policy)
-    for plan in first_plans(checkpoint, world, state, keep=keep):
-        # plan.id is a content hash: adding twice is a no-op
-        world.queue.add(plan, now=now, backlog=world.order.backlog, keep=keep)
-    world.wake_workers()  # before the curves: long ones and a slow tracking store take time
-
-
 def report_lasting(world: World, state: WatchState, alerts: Iterable[Alert]) -> None:
     """Send the alerts whose cause begins or ends."""
     if state.firing is None:
@@ -110,7 +87,7 @@ def review_finished(
         policy=world.policy,
         dispatcher=world.dispatcher,
     )
-    for record in world.queue.finished():  # written by workers on any machine
+    for record in (*state.taken_over.values(), *world.queue.finished()):  # written by workers on any machine
         state.demand_lead(now)  # reviews take long, and two leaders would both judge
         at = f"step {record.plan.checkpoint.step} of {record.plan.checkpoint.run_id}"
         with state.aside.around(record.plan.id, f"cannot compute the verdicts of {at}") as is_due:
@@ -119,7 +96,9 @@ def review_finished(
             if record.plan.calibration:
                 calibrations.append(calibrating.take_calibration(record, context))
             elif record.plan.sweep is None:
-                reviewed.append(review(world, record, now))
+                # The newest report of a step counts, and an earlier review may have judged another one of this step.
+                reviewed.append(review(world, record, now + len(reviewed) * _APART))
+                state.taken_over.pop(record.plan.id, None)
                 world.queue.acknowledge(record.plan.id)  # after review: a crash in between repeats it harmlessly
             elif world.sweeps is not None:  # sweeps have no verdicts and no alerts
                 sweeps.take_sweep_result(record, world.sweeps)

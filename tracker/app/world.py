@@ -8,7 +8,7 @@ from typing import Literal
 
 from eval_jobs.host.unforeseen import SetAside
 from eval_jobs.queue_types import Backlog
-from eval_jobs.types import Checkpoint, ProbeLoad, ServeSpec, Suite
+from eval_jobs.types import Benchmark, Checkpoint, EvalRecord, ProbeLoad, ServeSpec, Suite
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.steps.collect import Keeping
 from tracker.app.steps.curves import curves_at
@@ -37,6 +37,8 @@ class MeasurementPlan:
     """Checkpoint that latency is compared with; `first`: the first one of each run; None: no comparison."""
     screening: Screening | None = None
     """None: every checkpoint is evaluated on all samples."""
+    questions_of: Callable[[Benchmark], int | None] = lambda _: None
+    """Returns the number of answers that a benchmark asks for; None: unknown before it is asked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +48,8 @@ class QueueOrder:
     backlog: Backlog = Backlog.NEWEST
     max_waiting: int = 20
     """Checkpoints that may wait; beyond it the oldest are skipped, if the backlog allows it."""
+    reask_wait_s: float = 0.0
+    """Seconds before evaluated checkpoints are asked what other settings lack."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +88,16 @@ class World:
 
 
 @dataclass(kw_only=True)
+class Reasks:
+    """Evaluated checkpoints that wait to be asked again."""
+
+    checkpoints: dict[str, Checkpoint] = field(default_factory=dict)
+    """By `uri`."""
+    since: datetime | None = None
+    """When they were announced; None: not yet."""
+
+
+@dataclass(kw_only=True)
 class WatchState:
     """What this process has seen so far. A restart begins with an empty state and reaches the same results."""
 
@@ -97,6 +111,10 @@ class WatchState:
     """Whether these wait, because evaluations would fail; called with the newest one."""
     demand_lead: Callable[[datetime], None] = lambda _: None
     """Raises an error unless this process leads the run; checkpoints are pinned all the same."""
+    taken_over: dict[str, EvalRecord] = field(default_factory=dict)
+    """Records without an evaluation by plan id, not reviewed yet: the results were known."""
+    reasks: Reasks = field(default_factory=Reasks)
+    """Evaluated checkpoints that lack results with the present settings, and are not asked yet."""
     first: dict[str, Checkpoint] = field(default_factory=dict)
     """First planned checkpoint of each run; a restarted source again returns the lowest step first."""
     schedules: dict[str, ScreeningSchedule] = field(default_factory=dict)

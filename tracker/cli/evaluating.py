@@ -61,7 +61,13 @@ def check_ready(
 
 
 def evaluate_now(
-    project: Project, checkpoint: str, console: Console, *, run_id: str | None = None, step: int | None = None
+    project: Project,
+    checkpoint: str,
+    console: Console,
+    *,
+    run_id: str | None = None,
+    step: int | None = None,
+    reuse: bool = False,
 ) -> EvaluatedOnce:
     """Pin a checkpoint, evaluate it with everything that the project measures, and return records with reports.
 
@@ -71,6 +77,7 @@ def evaluate_now(
         console: for progress.
         run_id: run that it is counted to; default: that of its location.
         step: training step; default: from its name or files.
+        reuse: take over known results of the same weights with the same settings.
 
     Raises:
         CheckpointError: it cannot be pinned.
@@ -81,7 +88,7 @@ def evaluate_now(
     pinned = pinned_at(project, checkpoint, run_id, step=step)
     with LiveProgress(console, "starting", SystemClock().monotonic_s) as live:
         name = f"step {pinned.step}"
-        return evaluate_here(project, pinned, lambda now: live.show(progress_text(now), [(name, now)]))
+        return evaluate_here(project, pinned, lambda now: live.show(progress_text(now), [(name, now)]), reuse=reuse)
 
 
 def ending_of(project: Project, found: Collection[RunStep], *, unsent: int) -> Ending:

@@ -127,6 +127,8 @@ class WatchSection(Section, WatchSettings):
     (newest first, skips none) or `oldest` (skips none). `tracker watch --until-idle` always uses `oldest`."""
     max_waiting: int = Field(default=20, gt=0)
     """Maximum number of pending checkpoints per run with backlog = "newest"."""
+    reask_wait_s: float = Field(default=600.0, ge=0)
+    """Seconds before a change of settings asks evaluated checkpoints what is missing. 0: `--yes`, `--until-idle`."""
     config_from: AnchoredPath | None = None
     """Folder with config.json and tokenizer for checkpoints that lack them, such as FSDP sharded states."""
 

@@ -9,6 +9,7 @@ from tracker.domain.records.alerts import Alert
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.types import Acceptance, Gap, Incident, Measure, Report
 from tracker.domain.scores.run_scores import RunScores
+from tracker.domain.scores.series_changes import SeriesChange
 from tracker.ports.health import TrainingHistory
 
 
@@ -74,7 +75,7 @@ class IncidentStore(Protocol):
     """Incidents of a run, and the levels that a user accepted. Appending is idempotent."""
 
     def append_incident(self, incident: Incident) -> None:
-        """Store an incident; one of the same run, suite, benchmark, subset, measure and opened_step is replaced.
+        """Store an incident; one of the same run, suite, benchmark, subset, measure, opened_step, series is replaced.
 
         An accepted incident stays accepted: a review that ran at the same time may not have seen the acceptance.
         """
@@ -83,10 +84,20 @@ class IncidentStore(Protocol):
         """Return the run's incidents, open and closed, ordered by (opened_step, benchmark, subset)."""
 
     def append_acceptance(self, acceptance: Acceptance) -> None:
-        """Store an acceptance, also in the log; one of the same run, step and benchmark is replaced."""
+        """Store an acceptance, also in the log; one of the same run, step, benchmark and series is replaced."""
 
     def acceptances(self, run_id: str) -> tuple[Acceptance, ...]:
         """Return the run's acceptances ordered by (step, benchmark)."""
+
+
+class SeriesStore(Protocol):
+    """Changes of settings. Appending is idempotent."""
+
+    def append_series_change(self, change: SeriesChange) -> None:
+        """Store a change under (run, suite, benchmark, at); one that is stored already is replaced."""
+
+    def series_changes(self, run_id: str) -> tuple[SeriesChange, ...]:
+        """Return the run's changes of settings, and first settings, ordered by (at, suite, benchmark)."""
 
 
 class JudgedRecordStore(RecordStore, IncidentStore, Protocol):
@@ -146,7 +157,7 @@ class MeasurementStore(JudgedRecordStore, CalibrationStore, Protocol):
     """Records, the losses that they showed, and calibrations."""
 
 
-class RunHistory(MeasurementStore, ReportStore, GapStore, AlertStore, TrainingHistory, EventLog, Protocol):
+class RunHistory(MeasurementStore, SeriesStore, ReportStore, GapStore, AlertStore, TrainingHistory, EventLog, Protocol):
     """Everything about runs that computing and showing verdicts needs. A damaged document is left out alone."""
 
     def damaged(self) -> tuple[str, ...]:

@@ -1,21 +1,24 @@
 """Where results and curves are published."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
 from eval_jobs.types import Checkpoint, EvalRecord
-from tracker.domain.records.tracking import Champion, RejectedItem, TrackingItem, TrainerFacts
+from tracker.domain.records.tracking import NO_SERIES, Champion, RejectedItem, TrackingItem, TrainerFacts
 from tracker.domain.records.types import CurvePoint, Report
 
 
 class Tracking(Protocol):
     """Publishes results and curves. Never loses or duplicates data, never blocks the watcher."""
 
-    def publish(self, record: EvalRecord, report: Report, left: Sequence[Checkpoint] = ()) -> None:
+    def publish(
+        self, record: EvalRecord, report: Report, left: Sequence[Checkpoint] = (), series: Mapping[str, int] = NO_SERIES
+    ) -> None:
         """Queue a record with its verdicts for publication. No-op if its verdict classes are unchanged.
 
-        `left` are the checkpoints of its run that a rewind discarded: none of them is the newest any more.
+        `left` are the checkpoints of its run that a rewind discarded: none of them is the newest any more. `series` are
+        the numbers of the series by benchmark: from 2 on, they are part of the names of its metrics.
 
         A record of the same plan that finished later, such as a repair, is published too, and so are changed verdict
         classes of the same record: new or different values replace the published ones.
@@ -41,6 +44,9 @@ class Tracking(Protocol):
 
     def publish_champions(self, checkpoint: Checkpoint, champions: Sequence[Champion]) -> None:
         """Queue the checkpoints of the run's aliases, as known after `checkpoint`. No-op if equal to the last ones."""
+
+    def follow(self) -> None:
+        """Show runs as running from now on, until `close`: without this call, as finished. Not a trainer's own run."""
 
     def flush(self, wait_s: float = 60.0) -> int:
         """Send what is queued and return how many items still wait. An unreachable store is not an error here.
@@ -68,6 +74,9 @@ class TrackingSink(Protocol):
             TrackingUnreachable: the store does not respond; other items would fail too.
             StoreError: the store rejects this item; others may succeed.
         """
+
+    def follow(self) -> None:
+        """As `Tracking.follow`."""
 
     def close(self) -> None:
         """Release connections. Calling it twice is harmless."""

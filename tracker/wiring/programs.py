@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import replace
 from datetime import datetime
 from statistics import fmean
@@ -15,6 +16,7 @@ from eval_jobs.evaluate.lm_eval.command import LM_EVAL, check_settings
 from eval_jobs.host.plugins import ENGINES, EVALUATORS, find_plugin
 from eval_jobs.types import Benchmark, Checkpoint, ServeSpec, Suite
 from tracker.config import FIRST, Config
+from tracker.config.measuring import OWN_ADAPTERS
 from tracker.domain.records.policy import Policy
 from tracker.domain.sweeps.matrix import different_benchmarks, stand_in
 from tracker.domain.sweeps.types import OtherModel, Sweep
@@ -54,6 +56,7 @@ def measurement_of(config: Config, suite: Suite) -> MeasurementPlan:
         loads=config.probe.to_loads(),
         reference=_reference(config),
         screening=config.suite.screen.to_screening(),
+        questions_of=questions_of,
     )
 
 
@@ -113,6 +116,15 @@ def benchmark_with_version(benchmark: Benchmark, lm_eval: str) -> Benchmark:
         return replace(benchmark, program=replace(program, command=command, version=installed_version(command)))
     found = find_plugin(EVALUATORS, program.name)
     return replace(benchmark, program=replace(program, version=found.origin))
+
+
+def questions_of(benchmark: Benchmark) -> int | None:
+    """Return the number of answers that a benchmark over a JSONL file asks for; None: another one."""
+    if benchmark.program is not None or benchmark.adapter not in OWN_ADAPTERS:
+        return None
+    subsets = Counter(item.subset for item in read_items(benchmark))
+    limit = benchmark.limit or max(subsets.values())
+    return benchmark.repeats * sum(min(subsets[one], limit) for one in benchmark.subsets or subsets)
 
 
 def _guessing_of_choices(config: Config) -> dict[str, float]:

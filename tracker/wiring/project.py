@@ -42,7 +42,13 @@ from tracker.domain.records.display import ONCE
 from tracker.ports import Alerting, Lead, Notifier, Pins, Tracking
 from tracker.wiring.checkpoints import open_source
 from tracker.wiring.mlflow import Mlflow
-from tracker.wiring.programs import benchmark_with_version, measurement_of, serve_of, sweeps_of, verdict_policy
+from tracker.wiring.programs import (
+    benchmark_with_version,
+    measurement_of,
+    serve_of,
+    sweeps_of,
+    verdict_policy,
+)
 
 log = logging.getLogger(__name__)
 
@@ -196,6 +202,7 @@ class Project:
         self.make_state_dir()
         from tracker.app.world import QueueOrder, World
 
+        watch = self.config.watch
         world = World(
             source=open_source(self.config, self.config.run.pins_dir),
             curves=TrainerCurves(),
@@ -207,7 +214,7 @@ class Project:
             policy=self.policy,
             keeping=self.keeping(),
             sweeps=self.sweep_service(),
-            order=QueueOrder(backlog=self.config.watch.backlog, max_waiting=self.config.watch.max_waiting),
+            order=QueueOrder(backlog=watch.backlog, max_waiting=watch.max_waiting, reask_wait_s=watch.reask_wait_s),
         )
         demand_samples(self.database, self.config.run.samples_dir, self.config.run.name)
         return world

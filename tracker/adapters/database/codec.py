@@ -9,9 +9,10 @@ from tracker.domain.records.alerts import Alert, Silence
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.reasons import Reason
 from tracker.domain.records.types import Acceptance, Gap, Incident, Report
+from tracker.domain.scores.series_changes import SeriesChange
 from tracker.domain.sweeps.types import Turn
 
-Document = Report | Incident | Acceptance | Calibration | Gap | Alert | Silence | Turn
+Document = Report | Incident | Acceptance | Calibration | Gap | Alert | Silence | Turn | SeriesChange
 Kind = TypeVar("Kind", bound=Document)
 
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in get_args(Document)}

@@ -184,6 +184,15 @@ ACCEPTANCES = Table(
     Column("acceptance", Text, nullable=False),
     Index("history_acceptances_by_run", "run_id", "step"),
 )
+SERIES_CHANGES = Table(
+    "history_series_changes",
+    METADATA,
+    Column("key", String(64), primary_key=True),
+    Column("run_id", Text, nullable=False),
+    Column("at", UtcText, nullable=False),
+    Column("change", Text, nullable=False),
+    Index("history_series_changes_by_run", "run_id", "at"),
+)
 GAPS = Table(
     "history_gaps",
     METADATA,

@@ -30,6 +30,7 @@ from tracker.adapters.database.tables import (
     INCIDENTS,
     RECORDS,
     REPORTS,
+    SERIES_CHANGES,
     TRACKER_TABLES,
 )
 from tracker.adapters.health.history_sql import SqlTrainingHistory
@@ -45,6 +46,7 @@ from tracker.domain.records.imported import without_samples
 from tracker.domain.records.types import Acceptance, Closing, Gap, Incident, Measure, Report
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.sample_columns import SampleColumns
+from tracker.domain.scores.series_changes import SeriesChange
 
 _RECORDED = select(RECORDS.c.record, RECORDS.c.samples)
 _IN_ORDER = REPORTS.c.step, REPORTS.c.created_at, REPORTS.c.plan_id
@@ -176,7 +178,7 @@ class SqlHistory(SqlTrainingHistory, SqlEventLog):
         """Store an incident; see `ports.History`."""
         e = incident
         row = {
-            "key": content_hash([e.run_id, e.suite, e.benchmark, e.subset, e.measure, e.opened_step]),
+            "key": content_hash([e.run_id, e.suite, e.benchmark, e.subset, e.measure, e.opened_step, *e.series]),
             "run_id": e.run_id,
             "opened_step": e.opened_step,
             "incident": to_json(e),
@@ -197,7 +199,7 @@ class SqlHistory(SqlTrainingHistory, SqlEventLog):
     def append_acceptance(self, acceptance: Acceptance) -> None:
         """Store an acceptance; see `ports.History`."""
         run_id, step = acceptance.run_id, acceptance.step
-        key = content_hash([run_id, step, acceptance.benchmark])
+        key = content_hash([run_id, step, acceptance.benchmark, *filter(None, [acceptance.series])])
         row = {"key": key, "run_id": run_id, "step": step, "acceptance": to_json(acceptance)}
         self._put(ACCEPTANCES, row, accepted(acceptance))
 
@@ -205,6 +207,17 @@ class SqlHistory(SqlTrainingHistory, SqlEventLog):
         """Return the run's acceptances; see `ports.History`."""
         found = self._read(Acceptance, ACCEPTANCES.c.acceptance, ACCEPTANCES.c.run_id == run_id)
         return tuple(sorted(found, key=lambda a: (a.step, a.benchmark)))
+
+    def append_series_change(self, change: SeriesChange) -> None:
+        """Store a change of settings; see `ports.History`."""
+        key = content_hash([change.run_id, change.suite, change.benchmark, change.at.isoformat()])
+        row = {"key": key, "run_id": change.run_id, "at": change.at, "change": to_json(change)}
+        self._put(SERIES_CHANGES, row)
+
+    def series_changes(self, run_id: str) -> tuple[SeriesChange, ...]:
+        """Return the run's changes of settings; see `ports.History`."""
+        found = self._read(SeriesChange, SERIES_CHANGES.c.change, SERIES_CHANGES.c.run_id == run_id)
+        return tuple(sorted(found, key=lambda c: (c.at, c.suite, c.benchmark)))
 
     def append_calibration(self, calibration: Calibration) -> None:
         """Store a calibration; see `ports.History`."""

@@ -7,6 +7,7 @@ create twice are first searched for by a tag; repeated metrics are the same rows
 
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from mlflow import MlflowClient
@@ -40,6 +41,8 @@ from tracker.domain.tracking.verdict_note import (
 
 ITEM_S = 600.0
 """Longest time that writing one item takes, with the files that it uploads."""
+CLOSE_S = 5.0
+"""Longest time that `close` takes to show the runs as finished."""
 NEWEST_TAG = "tracker.verdicts"
 NOTE_TAG = "mlflow.note.content"
 INCIDENTS_TAG = "tracker.incidents"
@@ -58,6 +61,13 @@ class MlflowStore:
         self._settings = settings
         self._open_client = open_client
         self._client: MlflowClient | None = None
+        self._follows = False
+        self._running = set[str]()
+        """MLflow ids of the runs that are shown as running."""
+
+    def follow(self) -> None:
+        """Show our runs as running until `close`; see `ports.TrackingSink`."""
+        self._follows = True
 
     def send(self, item: tracking.TrackingItem) -> None:
         """Write all of `item`; see `ports.TrackingSink`.
@@ -84,13 +94,28 @@ class MlflowStore:
                     _send_incidents(client, run, item, links)
                 elif not run.joined:
                     _send_training(client, run, item)
+                self._show_running(client, run)
         except TrackerError:
-            self.close()  # the store may be another one when it is reachable again
+            self._client = None  # the store may be another one when it is reachable again
             raise
 
     def close(self) -> None:
-        """Drop the connection; the next item opens another."""
-        self._client = None
+        """Show the runs as finished, and drop the connection; the next item opens another."""
+        client, running, self._client, self._running = self._client, self._running, None, set()
+        if client is None:
+            return
+        with (
+            suppress(TrackerError),
+            mapped_mlflow_errors(public(self._settings.uri)),
+            conversation(CLOSE_S, MLFLOW_ANSWERS),
+        ):
+            for run_id in running:
+                _end(client, run_id, client.get_run(run_id).info.end_time)
+
+    def _show_running(self, client: MlflowClient, run: runs.TrackedRun) -> None:
+        if self._follows and not run.joined:
+            client.update_run(run.run_id, "RUNNING")
+            self._running.add(run.run_id)
 
     def _connected(self) -> MlflowClient:
         if self._client is None:
@@ -139,7 +164,7 @@ def _send_training(client: MlflowClient, run: runs.TrackedRun, item: _OfTraining
         return
     client.log_batch(run.run_id, metrics=[Metric(p.key, p.value, p.timestamp_ms, p.step) for p in item.points])
     if isinstance(item, tracking.LiveCurveBatch):  # else the results of its checkpoint follow
-        _end(client, run, item.at_ms)
+        _end(client, run.run_id, item.at_ms)
     _refresh_view(client, run)
 
 
@@ -180,12 +205,12 @@ def _refresh_run(
         values = verdict_tags(newest) | {NEWEST_TAG: write_newest(newest), NOTE_TAG: note}
         client.log_batch(run.run_id, tags=[RunTag(k, v) for k, v in values.items() if tags.get(k) != v])
     if not run.joined:
-        _end(client, run, max(timestamp_ms(batch.checkpoint), known.info.end_time or 0))
+        _end(client, run.run_id, max(timestamp_ms(batch.checkpoint), known.info.end_time or 0))
 
 
-def _end(client: MlflowClient, run: runs.TrackedRun, ended_ms: int) -> None:
-    """Mark a run as ended: the end of the training is unknown, and one that stays "running" is worse."""
-    client.set_terminated(run.run_id, "FINISHED", ended_ms)
+def _end(client: MlflowClient, run_id: str, ended_ms: int | None) -> None:
+    """Mark a run as ended: without a watcher the end of the training is unknown, and "running" for ever is worse."""
+    client.set_terminated(run_id, "FINISHED", ended_ms)
 
 
 def _refresh_view(client: MlflowClient, run: runs.TrackedRun) -> None:

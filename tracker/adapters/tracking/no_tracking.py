@@ -1,17 +1,19 @@
 """`tracking.enabled = false`: results stay in the tracker's own history."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from eval_jobs.types import Checkpoint, EvalRecord
-from tracker.domain.records.tracking import Champion, RejectedItem, TrainerFacts
+from tracker.domain.records.tracking import NO_SERIES, Champion, RejectedItem, TrainerFacts
 from tracker.domain.records.types import CurvePoint, Report
 
 
 class NoTracking:
     """`tracker.ports.Tracking` that keeps nothing."""
 
-    def publish(self, record: EvalRecord, report: Report, left: Sequence[Checkpoint] = ()) -> None:
+    def publish(
+        self, record: EvalRecord, report: Report, left: Sequence[Checkpoint] = (), series: Mapping[str, int] = NO_SERIES
+    ) -> None:
         """Drop the record."""
 
     def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:
@@ -31,6 +33,9 @@ class NoTracking:
 
     def publish_champions(self, checkpoint: Checkpoint, champions: Sequence[Champion]) -> None:
         """Drop the aliases."""
+
+    def follow(self) -> None:
+        """Do nothing."""
 
     def flush(self, wait_s: float = 0.0) -> int:  # noqa: ARG002 - part of the port
         """Return 0: nothing waits."""

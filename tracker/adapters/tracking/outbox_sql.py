@@ -7,19 +7,17 @@
 An item is marked as sent after the store accepted it: a crash in between sends it again, without duplicates.
 An item never changes after it was queued: keys, values and times are fixed in the same transaction.
 
-A newer record of a plan, such as a repair, is a separate item, and so is a record whose verdicts have changed. An
-unchanged metric keeps its time and so stays the same row; a changed one is a millisecond newer than the one that it
-replaces, and a store shows the newest.
+A newer record of a plan, such as a repair, is a separate item, and so is a record whose verdicts have changed. Its
+metrics have the times of `ordering.newer_than`: an equal one stays the same row, and a store shows the newest.
 
-Items of one checkpoint are sent in their order, and aliases after the records of their checkpoints. An item that the
-store rejects `MAX_REFUSALS` times is set aside, and the others pass it. The next process, or this one an hour later,
-tries it once more, unless a newer item has replaced it.
+Items of one checkpoint are sent in order, and aliases after the records of their checkpoints. An item that the store
+rejects `MAX_REFUSALS` times is set aside. The next process, or this one an hour later, tries it once more.
 """
 
 import logging
 import math
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -43,7 +41,7 @@ from tracker.domain.health.logs.thinning import not_among, thinned_curves
 from tracker.domain.records import tracking
 from tracker.domain.records.types import CurvePoint, Report
 from tracker.domain.tracking.batch import curve_batch, live_curve_batch, loss_evidence, sweep_batch, tracking_batch
-from tracker.domain.tracking.ordering import checkpoint_key, delays, is_replaced, waits_for
+from tracker.domain.tracking.ordering import checkpoint_key, delays, is_replaced, newer_than, waits_for
 from tracker.domain.tracking.trainer_run import ROUNDING
 from tracker.domain.verdicts.out_of_order import words_by_benchmark
 from tracker.ports import TrackingSink
@@ -91,10 +89,16 @@ class OutboxTracking:
         self._sending: Future[None] | None = None
         bring_up_to_date(engine, TRACKER_TABLES)
 
-    def publish(self, record: EvalRecord, report: Report, left: Sequence[Checkpoint] = ()) -> None:
+    def publish(
+        self,
+        record: EvalRecord,
+        report: Report,
+        left: Sequence[Checkpoint] = (),
+        series: Mapping[str, int] = tracking.NO_SERIES,
+    ) -> None:
         """Queue a record with its verdicts; see `ports.Tracking`."""
         with transaction(self._engine) as connection:
-            batch = _newer_than_queued(connection, tracking_batch(record, report, left))
+            batch = _newer_than_queued(connection, tracking_batch(record, report, left, series))
             key = _record_key(connection, record, report)
             if key is not None and _queue(connection, key, batch):
                 _remember_values(connection, batch)
@@ -164,6 +168,10 @@ class OutboxTracking:
                 parts = _with_evidence(connection, run_id, evidence, parts)
             for part in parts:
                 _queue(connection, f"curves:{content_hash(_ITEM.dump_json(part).decode())}", part)
+
+    def follow(self) -> None:
+        """See `ports.Tracking`."""
+        self._sink.follow()
 
     def flush(self, wait_s: float = FLUSH_S) -> int:
         """Send what is queued, oldest first, within `FLUSH_BUDGET_S`; see `ports.Tracking`."""
@@ -338,16 +346,9 @@ def _with_evidence(
 
 
 def _newer_than_queued(connection: Connection, batch: tracking.TrackingBatch) -> tracking.TrackingBatch:
-    """Return the batch with the times that the module's docstring defines."""
-    known = VALUES.c.checkpoint == checkpoint_key(batch.checkpoint)
-    query = select(VALUES.c.key, VALUES.c.value, VALUES.c.timestamp_ms).where(known)
-    queued = {row.key: (row.value, row.timestamp_ms) for row in connection.execute(query)}
-
-    def timed(metric: tracking.TrackedMetric) -> tracking.TrackedMetric:
-        value, time_ms = queued.get(metric.key, (metric.value, metric.timestamp_ms))
-        return replace(metric, timestamp_ms=time_ms + (metric.value != value))
-
-    return replace(batch, metrics=tuple(map(timed, batch.metrics)))
+    """Return the batch with the times of `ordering.newer_than`."""
+    query = select(VALUES).where(VALUES.c.checkpoint == checkpoint_key(batch.checkpoint))
+    return newer_than(batch, {row.key: (row.value, row.timestamp_ms) for row in connection.execute(query)})
 
 
 def _was_queued(connection: Connection, champion: tracking.Champion) -> bool:

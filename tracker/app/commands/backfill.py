@@ -23,7 +23,7 @@ from eval_jobs.ports import Clock, QueueStatus
 from eval_jobs.types import Checkpoint, EvalRecord, Suite
 from tracker.app.daemon import TICK_S, Show
 from tracker.app.gaps import gap_of, remember_gaps
-from tracker.app.tick import plan_found
+from tracker.app.planning import ask_again, plan_found
 from tracker.app.world import MeasurementPlan, Tick, WatchState, World
 from tracker.domain.alerts.lasting import OF_CHECKPOINTS, lasting_alerts
 from tracker.domain.records.types import Gap
@@ -123,7 +123,8 @@ def _pinned(place: FilledPlace) -> Checkpoint:
 
 def quiet(world: World) -> World:
     """Return the world of a backfill: alerts of single checkpoints are dropped; see `notify_of_lasting`."""
-    return replace(world, dispatcher=replace(world.dispatcher, held=OF_CHECKPOINTS))
+    order = replace(world.order, reask_wait_s=0.0)  # the command itself is the confirmation
+    return replace(world, order=order, dispatcher=replace(world.dispatcher, held=OF_CHECKPOINTS))
 
 
 def fill_beside(
@@ -141,6 +142,7 @@ def fill_beside(
         # What the watcher has planned is not planned again: its screening may plan it differently.
         state.found += [one for one in found if one.step not in world.queue.open_steps(one.run_id, sweeps=False)]
         plan_found(world, state, now)
+        ask_again(world, state, now)
         passed = Tick(checkpoints=found, gaps=remember_gaps(world, state), skipped=(), reports=(), unsent=0)
         show(passed, world.queue.state())
         source.wait(TICK_S)

@@ -7,7 +7,6 @@ from eval_jobs.errors import ConfigError, StoreError
 from eval_jobs.identity import serve_settings
 from eval_jobs.types import EvalRecord
 from tracker.app.steps.comparing import noise_of_run
-from tracker.domain.best.retention import identity_of
 from tracker.domain.compare.view import RunNoise
 from tracker.domain.gate.changed import not_found
 from tracker.domain.gate.decision import gate
@@ -18,6 +17,7 @@ from tracker.domain.records.branches import branches_of
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.display import count_text, names_text
 from tracker.domain.records.policy import Policy
+from tracker.domain.scores.known import content_of
 from tracker.domain.scores.series import series_key
 from tracker.ports import MeasurementStore, RecordStore
 
@@ -100,12 +100,12 @@ def _whole(bare: EvalRecord, records: RecordStore) -> EvalRecord:
 
 
 def _timed(record: EvalRecord, records: RecordStore) -> EvalRecord:
-    """Return the record with the latency of its checkpoint; the rest of a screen is evaluated without latency."""
+    """Return the record with the latency of its checkpoint; the rest of a screen and known results are not timed."""
     if record.probes:
         return record
     plan, newest = record.plan, record
     for known in records.records(plan.checkpoint.run_id):
-        is_same = identity_of(known.plan.checkpoint) == identity_of(plan.checkpoint)
+        is_same = content_of(known.plan.checkpoint) == content_of(plan.checkpoint)
         is_same = is_same and serve_settings(known.plan.serve) == serve_settings(plan.serve)
         if known.probes and is_same and (newest is record or known.finished_at > newest.finished_at):
             newest = known

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from eval_jobs.types import Checkpoint, SampleScore
 from tracker.domain.records.types import Report, VerdictWord
 
+NO_SERIES: Mapping[str, int] = {}
+"""Every benchmark is in its first series."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrackedMetric:

@@ -120,7 +120,7 @@ class Drop:
 class Incident:
     """One loss, from the checkpoint that raised the alarm to its end. Each of the two causes one notification.
 
-    It is identified by the fields up to `opened_step`.
+    It is identified by the fields up to `opened_step`, and `series`.
     """
 
     run_id: str
@@ -151,11 +151,16 @@ class Incident:
     """Digest of the checkpoint that raised the alarm."""
     closed_digest: str = ""
     """Digest of the checkpoint that showed the recovery; empty if none did."""
+    series: tuple[str, ...] = ()
+    """Settings (`SeriesKey.settings`) of the benchmark, or of each of `benchmarks`. Empty: any, in older incidents."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Acceptance:
-    """A user's decision that a benchmark's level at a step is the new normal. Identified by run, step and benchmark."""
+    """A user's decision that a benchmark's level at a step is the new normal.
+
+    It is identified by run, step, benchmark and series.
+    """
 
     run_id: str
     step: int
@@ -164,6 +169,8 @@ class Acceptance:
     """Checkpoints before it no longer count for this benchmark; it is the onset of the accepted loss."""
     reason: str
     accepted_at: datetime
+    series: str = ""
+    """Settings (`SeriesKey.settings`) of the accepted result. Empty: any, in older acceptances."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from eval_jobs.identity import series_fingerprints, series_serving_hash
-from eval_jobs.types import EvalPlan, EvalRecord, EvalResult
+from eval_jobs.types import EvalPlan, EvalRecord, EvalResult, Outcome
 from tracker.domain.records.types import Measure
 from tracker.domain.scores.matrix import (
     BoolArray,
@@ -49,6 +49,11 @@ class SeriesKey:
     serving: str
     """`eval_jobs.identity.series_serving_hash`."""
     suite: str
+
+    @property
+    def settings(self) -> str:
+        """Key of all settings that can change the scores."""
+        return f"{self.fingerprint}-{self.serving}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -132,8 +137,8 @@ def series_key(plan: EvalPlan, result: EvalResult) -> SeriesKey:
     return next(series_keys(plan, [result]))
 
 
-def series_keys(plan: EvalPlan, results: Sequence[EvalResult]) -> Iterator[SeriesKey]:
-    """Yield the key of the series of each of `results` of one plan."""
+def series_keys(plan: EvalPlan, results: Sequence[Outcome]) -> Iterator[SeriesKey]:
+    """Yield the key of the series of each of `results` of one plan, or of failures in their place."""
     serving = series_serving_hash(plan.serve)
     for result, fingerprint in zip(results, series_fingerprints(plan, results), strict=True):
         yield SeriesKey(benchmark=result.benchmark, fingerprint=fingerprint, serving=serving, suite=plan.suite.name)

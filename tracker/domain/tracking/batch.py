@@ -37,13 +37,20 @@ PERCENTILE_FIELDS = ("p50", "p95")
 LATENCY_FIELDS = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")
 
 
-def tracking_batch(record: EvalRecord, report: Report, left: Iterable[Checkpoint] = ()) -> tracking.TrackingBatch:
+def tracking_batch(
+    record: EvalRecord,
+    report: Report,
+    left: Iterable[Checkpoint] = (),
+    series: Mapping[str, int] = tracking.NO_SERIES,
+) -> tracking.TrackingBatch:
     """Return what `record` and its verdicts add to the tracking store.
 
-    `left` are the checkpoints of the run that training left behind when it went back.
+    `left` are the checkpoints of the run that training left behind when it went back, `series` the numbers of the
+    series by benchmark. Every series has its own metrics: values of other settings at one step would be one zig-zag.
     """
     plan = record.plan
     keys = unique_keys(b.name for b in plan.suite.benchmarks)
+    numbered = {name: key if series.get(name, 1) == 1 else f"{key}.series{series[name]}" for name, key in keys.items()}
     # It sorts by step; the digest separates the files of a step that was written again.
     digest = plan.checkpoint.digest[:DIGEST_CHARS_IN_PATHS]
     folder = f"step-{plan.checkpoint.step:07d}-{digest}/{metric_key(plan.suite.name)}"
@@ -53,10 +60,10 @@ def tracking_batch(record: EvalRecord, report: Report, left: Iterable[Checkpoint
     return tracking.TrackingBatch(
         plan_id=plan.id,
         checkpoint=plan.checkpoint,
-        metrics=tuple(_finite(_metrics(record, keys))),
+        metrics=tuple(_finite(_metrics(record, numbered))),
         datasets=tuple(_datasets(record)),
         params=_params(record),
-        tags=_tags(record, keys) | verdict_tags(verdicts),
+        tags=_tags(record, numbered) | verdict_tags(verdicts),
         verdicts=verdicts,
         left=tuple((c.step, c.digest) for c in left),
         samples=tuple(

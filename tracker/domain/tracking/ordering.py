@@ -1,5 +1,8 @@
 """Which items for the tracking store wait for each other, and which replace each other. Pure."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from eval_jobs.identity import content_hash
 from eval_jobs.types import Checkpoint
 from tracker.domain.records.tracking import ChampionBatch, IncidentsBatch, SweepBatch, TrackingBatch, TrackingItem
@@ -40,3 +43,19 @@ def is_replaced(item: TrackingItem, newer: TrackingItem) -> bool:
         is_same = checkpoint_key(item.checkpoint) == checkpoint_key(newer.checkpoint)
         return is_same and not {m.key for m in item.metrics}.isdisjoint(m.key for m in newer.metrics)
     return type(item) is type(newer) and not delays(item).isdisjoint(delays(newer))
+
+
+def newer_than(batch: TrackingBatch, queued: Mapping[str, tuple[float, int]]) -> TrackingBatch:
+    """Return a batch with the times of equal values that were queued, and later times than those of other values.
+
+    `queued` are values and times in ms by key. A cost stays that of the first evaluation: later ones may ask only what
+    was missing.
+    """
+    metrics = []
+    for metric in batch.metrics:
+        value, time_ms = queued.get(metric.key, (metric.value, metric.timestamp_ms))
+        if metric.key.startswith("cost/"):
+            metrics.append(replace(metric, value=value, timestamp_ms=time_ms))
+        else:
+            metrics.append(replace(metric, timestamp_ms=time_ms + (metric.value != value)))
+    return replace(batch, metrics=tuple(metrics))

@@ -93,10 +93,8 @@ def had_something_to_lose(series: AggregateSeries, found: Sequence[Evidence]) ->
 
 def _points(context: JudgingContext, result: EvalResult, known: Means) -> MeanSeries:
     """Return the points up to the candidate, without those before an accepted level."""
-    accepted = (
-        a for a in context.run_context.acceptances if a.benchmark == result.benchmark and a.step <= context.step
-    )
-    since = max((a.from_step for a in accepted), default=0)
+    accepted = context.acceptances_of(result.benchmark)
+    since = max((a.from_step for a in accepted if a.step <= context.step), default=0)
     (key,) = series_keys(context.record.plan, [result])
     before = known[key].between(since, context.step) if key in known else NO_MEANS
     if result.aggregate is None:

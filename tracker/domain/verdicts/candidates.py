@@ -187,7 +187,7 @@ def _candidate(context: JudgingContext, series: BenchmarkSeries, measure: Measur
         return None
     subject = Subject(suite=series.key.suite, benchmark=series.key.benchmark, measure=measure)
     open_incident = open_of(context.incidents_of(subject), series.steps)
-    accepted = [a for a in context.run_context.acceptances if a.benchmark == series.key.benchmark]
+    accepted = context.acceptances_of(series.key.benchmark)
     counts = _counts(context, subject, [series.steps[row] for row in rows], is_lost=open_incident is not None)
     matrix, steps = _with_pinned(context, series, measure, accepted)
     counted, scores = _scores(series, measure, matrix, rows[np.array(counts, dtype=bool)])
@@ -218,7 +218,7 @@ def _candidate(context: JudgingContext, series: BenchmarkSeries, measure: Measur
 
 def _counts(context: JudgingContext, subject: Subject, steps: Sequence[int], *, is_lost: bool) -> list[bool]:
     """Return for each of `steps` whether it counts in tests of `subject`; `is_lost`: whether it has an open loss."""
-    accepted = [a for a in context.run_context.acceptances if a.benchmark == subject.benchmark]
+    accepted = context.acceptances_of(subject.benchmark)
     known = (*context.incidents_of(subject), *context.incidents_of(context.suite))
     over = frozenset[int]() if is_lost else context.dips.over  # an open loss is no dip
     counts = counting(steps, known, accepted)
@@ -295,7 +295,10 @@ def _is_newest(context: JudgingContext, series: BenchmarkSeries) -> bool:
     """Return whether the candidate is on the newest branch, and no later checkpoint can open or end an incident."""
     if context.is_left:
         return False
-    for one in context.scores.of(series.key.benchmark, series.key.suite):
+    same = [series]
+    if not context.is_current(series.key.benchmark):  # a late one with older settings
+        same += context.scores.of(series.key.benchmark, series.key.suite)
+    for one in same:
         # A screened one cannot: the whole benchmark of this checkpoint may have been evaluated because of it.
         rows = one.whole_rows(context.policy.min_coverage)
         if rows.size and one.steps[int(rows[-1])] > context.step:

@@ -1,6 +1,8 @@
 """All inputs for the verdicts on a record: what is known of its run and of its training. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from eval_jobs.types import EvalRecord
 from tracker.domain.records.calibration import Calibration
@@ -11,8 +13,10 @@ from tracker.domain.regression.budget import SCORE_SHARE, SUITE_SHARE
 from tracker.domain.regression.suite import AT_LEAST
 from tracker.domain.scores.mean_series import Means
 from tracker.domain.scores.run_scores import RunScores
+from tracker.domain.scores.series import series_keys
+from tracker.domain.scores.series_changes import SeriesChange
 from tracker.domain.verdicts.hypothesis import Subject
-from tracker.domain.verdicts.incidents import incidents_at, subject_of
+from tracker.domain.verdicts.incidents import incidents_at, is_of_series, subject_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +33,8 @@ class RunContext:
     """All imported means of the run; None: take them from `records`."""
     calibrations: tuple[Calibration, ...] = ()
     """Calibrations of all runs: the noise of repeated evaluations."""
+    changes: tuple[SeriesChange, ...] = ()
+    """Changes of settings, by time."""
     disruptions: tuple[Disruption, ...] = ()
     """Moments of the training after which a dip is expected, by step."""
 
@@ -102,9 +108,30 @@ class JudgingContext:
         """All benchmarks of the suite together."""
         return Subject(suite=self.record.plan.suite.name, benchmark="")
 
+    @cached_property
+    def series(self) -> Mapping[str, str]:
+        """The candidate's settings by benchmark."""
+        return {key.benchmark: key.settings for key in series_keys(self.record.plan, self.record.outcomes)}
+
+    def is_current(self, benchmark: str) -> bool:
+        """Return whether the candidate's settings are known to be the newest ones of the benchmark."""
+        suite = self.record.plan.suite.name
+        known = [c.settings for c in self.run_context.changes if (c.suite, c.benchmark) == (suite, benchmark)]
+        return known[-1:] == [self.series.get(benchmark)]
+
+    def acceptances_of(self, benchmark: str) -> tuple[Acceptance, ...]:
+        """Return the accepted levels of a benchmark with the candidate's settings."""
+        known = (a for a in self.run_context.acceptances if a.benchmark == benchmark)
+        return tuple(a for a in known if a.series in ("", self.series.get(benchmark)))
+
+    @property
+    def own_incidents(self) -> tuple[Incident, ...]:
+        """The incidents with the candidate's settings: results with others neither show nor end a loss."""
+        return tuple(e for e in self.run_context.incidents if is_of_series(e, self.series))
+
     def incidents_of(self, subject: Subject) -> tuple[Incident, ...]:
-        """Return the incidents of `subject` as of just before the candidate, and those that end there."""
+        """Return `own_incidents` of `subject` as of just before the candidate, and those that end there."""
         ended = [e for e in self.ended if subject_of(e) == subject]
         over = {e.opened_step for e in ended}
-        known = incidents_at(self.run_context.incidents, subject, self.step)
+        known = incidents_at(self.own_incidents, subject, self.step)
         return (*(e for e in known if e.opened_step not in over), *ended)

@@ -138,7 +138,7 @@ def _of_subsets(context: JudgingContext, candidate: Candidate) -> Iterator[Judge
     level = budget_of(context, alpha_of_scores(context, candidate.series), ONE_SIZE)
     thresholds = replace(thresholds_of(context.policy), min_effect=context.policy.subset_min_effect)
     scores = candidate.series.matrices[Measure.SCORE]
-    followed = {e.subset for e in context.run_context.incidents if e.benchmark == candidate.subject.benchmark}
+    followed = {e.subset for e in context.own_incidents if e.benchmark == candidate.subject.benchmark}
     for name, tests in subset_evidence(scores, candidate.track, grouping, level, followed).items():
         subject = replace(candidate.subject, subset=name)
         known = context.incidents_of(subject)

@@ -3,7 +3,7 @@
 One loss is one incident: notifications are sent when it opens and when it ends, not at every checkpoint in between.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -45,6 +45,12 @@ def open_of(known: Sequence[Incident], steps: Sequence[int]) -> Incident | None:
     An incident of a series with other settings does not apply to this one, which could never end it.
     """
     return next((e for e in reversed(known) if e.closed_step is None and e.opened_step in steps), None)
+
+
+def is_of_series(incident: Incident, series: Mapping[str, str]) -> bool:
+    """Return whether an incident is of results with the settings in `series`, by benchmark."""
+    names = incident.benchmarks or (incident.benchmark,)
+    return all(series.get(name, own) == own for name, own in zip(names, incident.series, strict=False))
 
 
 def counting(steps: Sequence[int], known: Sequence[Incident], acceptances: Sequence[Acceptance]) -> tuple[bool, ...]:
@@ -194,15 +200,19 @@ def reopened(incident: Incident) -> Incident:
 def is_covered(incident: Incident, acceptance: Acceptance, known: Iterable[Acceptance]) -> bool:
     """Return whether an acceptance ends an incident; one of all benchmarks together with the last of those that fell.
 
-    `known` are all acceptances of the run.
+    `known` are all acceptances of the run. Only those of results with the settings of the incident count.
     """
     fell = set(incident.benchmarks) or {incident.benchmark}
-    everything = {a.benchmark for a in known if a.step >= incident.opened_step} | {acceptance.benchmark}
-    if incident.opened_step > acceptance.step or acceptance.benchmark not in fell or not fell <= everything:
+    own = [a for a in (*known, acceptance) if a.step >= incident.opened_step and _has_settings(incident, a)]
+    if acceptance not in own or acceptance.benchmark not in fell or not fell <= {a.benchmark for a in own}:
         return False
     if incident.closed_step is None:
         return True
     return (incident.closed_step, incident.closed_by) == (acceptance.step, Closing.ACCEPTED)
+
+
+def _has_settings(incident: Incident, acceptance: Acceptance) -> bool:
+    return not acceptance.series or is_of_series(incident, {acceptance.benchmark: acceptance.series})
 
 
 def accepted(incident: Incident, step: int) -> Incident:

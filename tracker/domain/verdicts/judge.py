@@ -58,7 +58,8 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
         judged.append(_of_part(known, candidates.get(outcome.benchmark), outcome))
     besides, explained = findings_besides(context, learned, _improved(judged))
     found = [*_of_suite(context, suite, judged), *besides]
-    changes = [*explained, *(one.change for one in (*judged, *found) if one.change is not None)]
+    changed = [*explained, *(one.change for one in (*judged, *found) if one.change is not None)]
+    changes = [_with_series(context, change) for change in changed]
     also = _also_changed(context, changes)
     return Report(
         run_id=record.plan.checkpoint.run_id,
@@ -84,8 +85,17 @@ def _rewound(record: EvalRecord, run_context: RunContext, changes: Sequence[Inci
     return (e for e in rewound(run_context, branches_known(record, run_context)) if _key_of(e) not in said)
 
 
-def _key_of(incident: Incident) -> tuple[Subject, int]:
-    return subject_of(incident), incident.opened_step
+def _key_of(incident: Incident) -> tuple[Subject, int, tuple[str, ...]]:
+    return subject_of(incident), incident.opened_step, incident.series
+
+
+def _with_series(context: JudgingContext, change: Incident) -> Incident:
+    """Return a change with its settings if the incident is new; one of an older version stays without."""
+    known = {_key_of(e) for e in context.run_context.incidents}
+    if change.opened_step != context.step or change.series or _key_of(change) in known:
+        return change
+    names = change.benchmarks or (change.benchmark,)
+    return replace(change, series=tuple(context.series[name] for name in names))
 
 
 def _of_part(judged: Judged, candidate: Candidate | None, outcome: Outcome) -> Judged:

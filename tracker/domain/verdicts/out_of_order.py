@@ -70,8 +70,8 @@ def _is_withdrawn(incident: Incident, reports: Sequence[Report]) -> bool:
 
 def with_corrected(incidents: Iterable[Incident], corrected: Sequence[Incident]) -> tuple[Incident, ...]:
     """Return the incidents with those that were corrected as they ended."""
-    ended = {(subject_of(one), one.opened_step): one for one in corrected}
-    return tuple(ended.get((subject_of(one), one.opened_step), one) for one in incidents)
+    ended = {(subject_of(one), one.opened_step, one.series): one for one in corrected}
+    return tuple(ended.get((subject_of(one), one.opened_step, one.series), one) for one in incidents)
 
 
 def _shows(report: Report, incident: Incident) -> bool:

@@ -63,6 +63,11 @@ def is_screen(plan: EvalPlan) -> bool:
     return plan.suite.part is not None and not plan.suite.part.is_rest
 
 
+def is_rest(plan: EvalPlan) -> bool:
+    """Return whether a plan evaluates only what a screen left out."""
+    return plan.suite.part is not None and plan.suite.part.is_rest
+
+
 def joined(before: EvalRecord, rest: EvalRecord) -> EvalRecord:
     """Return one record of the screen and the rest of a checkpoint: no sample twice, and none is missing.
 

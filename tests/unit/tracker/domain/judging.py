@@ -69,8 +69,8 @@ def remembering(run_context: RunContext, *reports: Report) -> RunContext:
     return replace(run_context, incidents=tuple(kept.values()))
 
 
-def _key_of(e: Incident) -> tuple[str, str, str, str, int]:
-    return (e.suite, e.benchmark, e.subset, e.measure, e.opened_step)
+def _key_of(e: Incident) -> tuple[object, ...]:
+    return (e.suite, e.benchmark, e.subset, e.measure, e.opened_step, e.series)
 
 
 def words(trajectory: Sequence[EvalRecord], policy: Policy = POLICY) -> list[str]:
@@ -80,7 +80,7 @@ def words(trajectory: Sequence[EvalRecord], policy: Policy = POLICY) -> list[str
 def changes_of(reports: Iterable[Report]) -> list[Incident]:
     """Return the losses that open, are forgotten or end, without those that only have newer numbers."""
     found: list[Incident] = []
-    known: dict[tuple[str, str, str, str, int], Incident] = {}
+    known: dict[tuple[object, ...], Incident] = {}
     for report in reports:
         for incident in report.incidents:
             before = known.get(_key_of(incident))

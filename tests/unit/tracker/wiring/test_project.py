@@ -114,7 +114,7 @@ def test_a_pin_that_was_given_up_is_said_to_be_so(tmp_path: Path) -> None:
 
 def test_the_order_of_a_run_is_that_of_its_settings(tmp_path: Path) -> None:
     made = project(tmp_path, "requests = 4\n[watch]\nmax_waiting = 7\n")
-    assert made.world().order == QueueOrder(backlog=Backlog.NEWEST, max_waiting=7)
+    assert made.world().order == QueueOrder(backlog=Backlog.NEWEST, max_waiting=7, reask_wait_s=600.0)
     oldest_first = project(tmp_path, 'requests = 4\n[watch]\nbacklog = "oldest"\n')
     assert oldest_first.world().order.backlog is Backlog.OLDEST
 

@@ -167,7 +167,7 @@ def _record(project: Project, name: str, *, is_apart: bool) -> EvalRecord:
     if is_reference(name):
         return whole_record_of(named_checkpoint(project, name), project.history)
     run_id = run_of_gated(project, name, is_apart=is_apart)
-    return evaluate_now(project, name, Console(stderr=True), run_id=run_id).results[0][0]
+    return evaluate_now(project, name, Console(stderr=True), run_id=run_id, reuse=True).results[0][0]
 
 
 def _otherwise(said: RecordedDecision, report: GateReport) -> str:

@@ -18,6 +18,7 @@ from tracker.domain.calibration.repetition_text import repetitions_text
 from tracker.domain.overview.run import open_gaps
 from tracker.domain.records.display import one_line, steps_text
 from tracker.domain.records.types import RULES_VERSION, Gap, Report
+from tracker.domain.scores.series_changes import change_lines
 from tracker.ports import MeasurementStore, RunHistory
 from tracker.wiring.project import Project
 
@@ -64,8 +65,8 @@ def _show_run(console: Console, project: Project, name: str, *, last: int) -> No
         console.print(line)
     for line in _repetitions(history, outlines, project.config.policy.min_effect):
         console.print(line)
-    for one in history.acceptances(name):
-        console.print(Text(one_line(f"{one.benchmark}: level at step {one.step} accepted: {one.reason}"), style="dim"))
+    for text in _decisions(history, name):
+        console.print(Text(text, style="dim"))
     if gaps:
         console.print(gaps_table(gaps, last=last))
     if older := sum(one.rules_version < RULES_VERSION for one in outlines):
@@ -75,6 +76,13 @@ def _show_run(console: Console, project: Project, name: str, *, last: int) -> No
     if earlier := sorted(step for step in pending if step < max((one.step for one in outlines), default=0)):
         text = f"provisional: {steps_text(earlier)} not evaluated yet, which may change later verdicts"
         console.print(Text(text, style="dim"))
+
+
+def _decisions(history: RunHistory, name: str) -> Iterator[str]:
+    """Yield the changes of settings and the accepted levels."""
+    yield from change_lines(history.series_changes(name))
+    for one in history.acceptances(name):
+        yield one_line(f"{one.benchmark}: level at step {one.step} accepted: {one.reason}")
 
 
 def _training(history: RunHistory, name: str, *, has_scores: bool) -> Iterator[Text]:

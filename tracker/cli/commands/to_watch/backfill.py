@@ -184,7 +184,7 @@ def _fill(
 
     try:
         watching = partial(watch, past, stop=StopRule(training_ended=lambda: True, quiet_s=0.0))
-        fill = watching if asked.is_ours else partial(fill_beside, world, source=source)
+        fill = watching if asked.is_ours else partial(fill_beside, replace(world, order=past.order), source=source)
         fill(state=state, clock=SystemClock(), keep_workers=lambda: _keep(local), show=show)
         notify_of_lasting(world, sorted({place.run_id for place in places}))
     finally:

@@ -53,13 +53,11 @@ from tracker.wiring.project import Project, channels_of
 )
 @click.option("--until-idle", is_flag=True, help="Evaluate all existing checkpoints, lowest step first, then exit.")
 @workers_option
-@click.option("--polling", is_flag=True, help="Scan the disk instead of using file events.")
+@click.option("--yes", is_flag=True, help="Ask again after a change of settings without waiting.")
 @click.option(
     "--agent", "agent_mode", type=click.Choice(["on", "off"]), default="on", help="Follow the trainer's logs."
 )
-def command(
-    *, config_path: Path, pid: int | None, until_idle: bool, workers: int, polling: bool, agent_mode: str
-) -> int:
+def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: int, yes: bool, agent_mode: str) -> int:
     """Evaluate every checkpoint of a run as it appears.
 
     Finds each complete checkpoint, pins it before the trainer deletes it, serves it, scores it, writes the
@@ -73,7 +71,7 @@ def command(
 
     def reopen() -> Project:
         # With --until-idle all existing checkpoints are wanted, and no newer ones will appear.
-        return open_project(config_path, is_polling=polling, is_in_order=until_idle)
+        return open_project(config_path, asks_at_once=yes, is_in_order=until_idle)
 
     console = Console()
     if console.is_terminal:  # log lines go above the live line, not into it
@@ -179,6 +177,8 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay, shown:
     project, workers = session.project, session.launcher
     world = replace(project.world(), wake_workers=workers.nudge, curves=session.curves)
     session.wake = world.source.wake
+    if not session.must_be_ready:  # else the training has ended
+        world.tracking.follow()
     display.welcome(project.config, world.measurement)
     if session.workers == 0:
         display.has_no_worker(session.settings.path)

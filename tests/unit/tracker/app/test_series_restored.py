@@ -1,0 +1,126 @@
+"""Settings that are changed and changed back: the run goes on as if nothing had happened."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.tracker.app.changing_bench import QUESTIONS, RUN, Changing
+from tracker.app.commands.accept import accept
+from tracker.domain.records.types import Acceptance, Incident, VerdictWord
+from tracker.domain.scores.series_changes import change_lines
+
+SHORT, LONG = {"sums": 8, "facts": 8}, {"sums": 16, "facts": 8}
+STEPS, LOST_AT = (100, 200, 300, 400, 500, 600, 700, 800), 600
+CHANGES = [
+    "settings changed: sums max_tokens 8 -> 16, series 2 begins",
+    "settings changed: sums max_tokens 16 -> 8, series 1 continues",
+]
+
+
+def is_right(benchmark: str, number: int, step: int, max_tokens: int) -> bool:
+    """`sums` is lost with short answers, and with long ones it never was."""
+    return number < (4 if benchmark == "sums" and max_tokens == 8 and step >= LOST_AT else 36)
+
+
+def run_until(folder: Path, step: int) -> Changing:
+    folder.mkdir(exist_ok=True)
+    run = Changing(folder, is_right)
+    for one in STEPS:
+        if one <= step:
+            run.save(one)
+            run.watch(SHORT)
+    return run
+
+
+def opened(run: Changing) -> list[Incident]:
+    return [e for e in run.history.incidents(RUN) if e.closed_step is None]
+
+
+def test_settings_that_come_back_restore_verdicts_losses_and_alerts(tmp_path: Path) -> None:
+    run, other = run_until(tmp_path / "changed", 700), run_until(tmp_path / "same", 700)
+    before, loss = run.reports(), opened(run)
+    assert [e.opened_step for e in loss] == [600]
+    assert run.asked
+    run.watch(LONG, wait_s=0.0)
+    assert run.asked == {(step, "sums"): QUESTIONS for step in STEPS[:7]}
+    assert run.words("sums")[700] is VerdictWord.INCONCLUSIVE
+    assert opened(run) == loss, "a result with other settings shows neither a loss nor its end"
+    assert list(change_lines(run.history.series_changes(RUN))) == CHANGES[:1]
+    published = run.fakes.tracking.series
+    assert list(published.values())[-7:] == [{"sums": 2, "facts": 1}] * 7
+    told = len(run.fakes.alerting.alerts)
+    run.watch(SHORT, wait_s=0.0)
+    assert not run.asked
+    assert {step: report.verdicts for step, report in run.reports().items()} == {
+        step: report.verdicts for step, report in before.items()
+    }
+    assert list(change_lines(run.history.series_changes(RUN))) == CHANGES
+    assert list(published.values())[-7:] == [{"sums": 1, "facts": 1}] * 7
+    assert opened(run) == loss
+    assert len(run.fakes.alerting.alerts) == told
+    for one in (run, other):
+        one.save(800)
+        one.watch(SHORT)
+        assert [e.opened_step for e in opened(one)] == [600]
+    assert run.reports()[800].verdicts == other.reports()[800].verdicts
+    assert [alert.step for alert in run.history.open_alerts(RUN)] == [600]
+
+
+def test_a_checkpoint_that_was_only_measured_otherwise_is_asked_when_the_settings_come_back(tmp_path: Path) -> None:
+    run, other = run_until(tmp_path / "changed", 500), run_until(tmp_path / "same", 800)
+    run.save(600, 700)
+    run.watch(LONG, wait_s=1e9, seconds=60.0)
+    assert {step for step, _ in run.asked} == set(STEPS[:7])
+    assert run.words("sums")[700] is not VerdictWord.REGRESSED
+    run.watch(SHORT, wait_s=0.0)
+    assert run.asked == {(step, "sums"): QUESTIONS for step in (600, 700)}
+    run.save(800)
+    run.watch(SHORT)
+    for step, report in other.reports().items():
+        assert run.reports()[step].verdicts == report.verdicts, step
+    assert [e.onset_step for e in opened(run)] == [600]
+
+
+def test_an_accepted_level_belongs_to_the_settings_in_which_it_was_accepted(tmp_path: Path) -> None:
+    run = run_until(tmp_path, 700)
+    level = Acceptance(
+        run_id=RUN, step=700, benchmark="sums", from_step=600, reason="so be it", accepted_at=run.fakes.clock.now()
+    )
+    accept(run.world(SHORT), level)
+    run.fakes.clock.advance(1.0)
+    assert opened(run) == []
+    accepted = run.words("sums")
+    assert accepted[700] is not VerdictWord.REGRESSED
+    run.watch(LONG, wait_s=0.0)
+    compared = run.reports()[700].verdicts[0].comparisons[0]
+    assert 500 in compared.baseline_steps, "in the other series nothing was accepted"
+    run.watch(SHORT, wait_s=0.0)
+    assert run.words("sums") == accepted
+    run.save(800)
+    run.watch(SHORT)
+    assert run.reports()[800].verdicts[0].comparisons[0].baseline_steps == (600, 700)
+
+
+def test_an_acceptance_ends_no_loss_of_other_settings(tmp_path: Path) -> None:
+    run = run_until(tmp_path, 700)
+    run.watch(LONG, wait_s=0.0)
+    level = Acceptance(
+        run_id=RUN, step=700, benchmark="sums", from_step=700, reason="fine", accepted_at=run.fakes.clock.now()
+    )
+    accept(run.world(LONG), level)
+    run.fakes.clock.advance(1.0)
+    assert [e.opened_step for e in opened(run)] == [600]
+    run.watch(SHORT, wait_s=0.0)
+    assert run.words("sums")[700] is VerdictWord.REGRESSED
+
+
+@pytest.mark.parametrize("again", [1, 2])
+def test_going_back_and_forth_numbers_each_series_once(tmp_path: Path, again: int) -> None:
+    run = run_until(tmp_path, 300)
+    for _ in range(again):
+        run.watch(LONG, wait_s=0.0)
+        run.watch(SHORT, wait_s=0.0)
+    said = list(change_lines(run.history.series_changes(RUN)))
+    back_again = CHANGES[0].replace("begins", "continues")
+    assert said == [*CHANGES, back_again, CHANGES[1]][: 2 * again]
+    assert run.asked.total() == 2 * QUESTIONS * 3 + QUESTIONS * 3

@@ -1,0 +1,63 @@
+"""Known results with the present settings: going back to earlier settings gives the verdicts that the run had."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+
+from eval_jobs.identity import screen_plan
+from eval_jobs.records.run_scope import is_of
+from eval_jobs.types import EvalPlan, EvalRecord
+from tracker.app.plans import plans_for
+from tracker.app.review import review_again
+from tracker.app.steps.known_results import KnownResults
+from tracker.app.world import MeasurementPlan, World
+from tracker.domain.best.retention import Identity, identity_of
+from tracker.domain.records.branches import branches_of
+from tracker.domain.records.imported import stands_for_import
+from tracker.domain.scores.known import covers
+
+
+def restore(world: World, now: datetime) -> int:
+    """Judge checkpoints by known results with the present settings, if others were the newest; return their number."""
+    known = KnownResults(world.history, world.keeping.run)
+    count = 0
+    for run_id in world.history.runs():
+        if is_of(run_id, world.keeping.run):
+            count += _restore_run(world, run_id, known, now)
+    return count
+
+
+def _restore_run(world: World, run_id: str, known: KnownResults, now: datetime) -> int:
+    restored = []
+    for plan in _superseded(world.measurement, world.history.records(run_id)):
+        record = known.record_of(plan, now)
+        if record is not None:
+            world.history.append(record)
+            restored.append(record)
+    review_again(world, restored, now)
+    return len(restored)
+
+
+def _superseded(measurement: MeasurementPlan, records: Sequence[EvalRecord]) -> Iterator[EvalPlan]:
+    """Yield by step the plans, by the present settings, of checkpoints whose newest results had other ones."""
+    for record in _newest(records):
+        checkpoint = record.plan.checkpoint
+        for plan in plans_for(checkpoint, measurement, first=checkpoint):
+            if plan.suite.name == record.plan.suite.name and not covers(record, plan):
+                yield _smallest(plan, measurement)
+
+
+def _newest(records: Sequence[EvalRecord]) -> Iterable[EvalRecord]:
+    """Return the newest record of each checkpoint and suite, without those that training left behind."""
+    branches = branches_of(record.plan.checkpoint for record in records)
+    newest: dict[tuple[Identity, str], EvalRecord] = {}
+    for record in records:  # of one checkpoint by time
+        checkpoint = record.plan.checkpoint
+        if branches.left_by(checkpoint) is None and not stands_for_import(checkpoint):
+            newest[identity_of(checkpoint), record.plan.suite.name] = record
+    return newest.values()
+
+
+def _smallest(plan: EvalPlan, measurement: MeasurementPlan) -> EvalPlan:
+    if measurement.screening is None:
+        return plan
+    return screen_plan(plan, measurement.screening.screen)
