@@ -92,7 +92,7 @@ def _take_over(state: WatchState, plan: EvalPlan, known: KnownResults, now: date
     record = known.record_of(plan, now)
     if record is not None:
         log.warning("step %d has known weights: their results are taken over", plan.checkpoint.step)
-        state.taken_over[record.plan.id] = record
+        state.reasks.taken_over[record.plan.id] = record
 
 
 def _missing(world: World, state: WatchState, checkpoint: Checkpoint, known: KnownResults) -> Iterator[EvalPlan]:

@@ -87,7 +87,7 @@ def review_finished(
         policy=world.policy,
         dispatcher=world.dispatcher,
     )
-    for record in (*state.taken_over.values(), *world.queue.finished()):  # written by workers on any machine
+    for record in (*state.reasks.taken_over.values(), *world.queue.finished()):  # written by workers on any machine
         state.demand_lead(now)  # reviews take long, and two leaders would both judge
         at = f"step {record.plan.checkpoint.step} of {record.plan.checkpoint.run_id}"
         with state.aside.around(record.plan.id, f"cannot compute the verdicts of {at}") as is_due:
@@ -98,7 +98,7 @@ def review_finished(
             elif record.plan.sweep is None:
                 # The newest report of a step counts, and an earlier review may have judged another one of this step.
                 reviewed.append(review(world, record, now + len(reviewed) * _APART))
-                state.taken_over.pop(record.plan.id, None)
+                state.reasks.taken_over.pop(record.plan.id, None)
                 world.queue.acknowledge(record.plan.id)  # after review: a crash in between repeats it harmlessly
             elif world.sweeps is not None:  # sweeps have no verdicts and no alerts
                 sweeps.take_sweep_result(record, world.sweeps)

@@ -89,8 +89,10 @@ class World:
 
 @dataclass(kw_only=True)
 class Reasks:
-    """Evaluated checkpoints that wait to be asked again."""
+    """Evaluated checkpoints that wait to be asked again, and those that need not be."""
 
+    taken_over: dict[str, EvalRecord] = field(default_factory=dict)
+    """Records without an evaluation by plan id, not reviewed yet: the results were known."""
     checkpoints: dict[str, Checkpoint] = field(default_factory=dict)
     """By `uri`."""
     since: datetime | None = None
@@ -111,8 +113,6 @@ class WatchState:
     """Whether these wait, because evaluations would fail; called with the newest one."""
     demand_lead: Callable[[datetime], None] = lambda _: None
     """Raises an error unless this process leads the run; checkpoints are pinned all the same."""
-    taken_over: dict[str, EvalRecord] = field(default_factory=dict)
-    """Records without an evaluation by plan id, not reviewed yet: the results were known."""
     reasks: Reasks = field(default_factory=Reasks)
     """Evaluated checkpoints that lack results with the present settings, and are not asked yet."""
     first: dict[str, Checkpoint] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from eval_jobs.host.memory import give_back
 from eval_jobs.host.paths import canonical
 from eval_jobs.ports import Launcher
 from eval_jobs.queue_types import QueueState
+from eval_jobs.types import Checkpoint
 from tracker.adapters.curves import TrainerCurves
 from tracker.adapters.free_memory import keep_no_pool
 from tracker.adapters.trainer_files.documents import command_documents
@@ -183,12 +184,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay, shown:
     if session.workers == 0:
         display.has_no_worker(session.settings.path)
     display.evaluation_s = _evaluation_s(world, run.name)
-    gate = ReadyGate(
-        lambda newest: findings_of(project, newest.uri, has_engine=session.workers > 0),
-        clock,
-        must_be_ready=session.must_be_ready,
-        shown=shown,
-    )
+    gate = _gate(session, project, shown)
     state = WatchState(is_held=gate.is_held, demand_lead=partial(demand_lead, lead), opening=session.log.opening())
     try:
         watch(
@@ -212,6 +208,13 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay, shown:
         session.seen |= state.seen
         world.close()
     return session.project is project
+
+
+def _gate(session: _Session, project: Project, shown: Collection[Finding]) -> ReadyGate:
+    def findings(newest: Checkpoint) -> Sequence[Finding]:
+        return findings_of(project, newest.uri, has_engine=session.workers > 0)
+
+    return ReadyGate(findings, SystemClock(), must_be_ready=session.must_be_ready, shown=shown)
 
 
 def _evaluation_s(world: World, run_id: str) -> float | None:
