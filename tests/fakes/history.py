@@ -95,10 +95,9 @@ class FakeHistory(FakeHealth, FakeEventLog):
 
     def append_incident(self, incident: Incident) -> None:
         e = incident
-        key = (e.run_id, e.suite, e.benchmark, e.subset, e.measure, e.opened_step, e.series)
-        known = self._incidents.get(key)
+        known = self._incidents.get(e.key)
         if known is None or known.closed_by is not Closing.ACCEPTED or e.closed_by is Closing.ACCEPTED:
-            self._incidents[key] = e
+            self._incidents[e.key] = e
 
     def incidents(self, run_id: str) -> tuple[Incident, ...]:
         found = [e for e in self._incidents.values() if e.run_id == run_id]

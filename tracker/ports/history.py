@@ -75,7 +75,7 @@ class IncidentStore(Protocol):
     """Incidents of a run, and the levels that a user accepted. Appending is idempotent."""
 
     def append_incident(self, incident: Incident) -> None:
-        """Store an incident; one of the same run, suite, benchmark, subset, measure, opened_step, series is replaced.
+        """Store an incident; one with the same `key` is replaced.
 
         An accepted incident stays accepted: a review that ran at the same time may not have seen the acceptance.
         """

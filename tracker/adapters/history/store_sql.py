@@ -178,7 +178,7 @@ class SqlHistory(SqlTrainingHistory, SqlEventLog):
         """Store an incident; see `ports.History`."""
         e = incident
         row = {
-            "key": content_hash([e.run_id, e.suite, e.benchmark, e.subset, e.measure, e.opened_step, *e.series]),
+            "key": content_hash([*e.key]),
             "run_id": e.run_id,
             "opened_step": e.opened_step,
             "incident": to_json(e),

@@ -265,5 +265,4 @@ def _fingerprint_of_gap(run_id: str, step: int, code: str) -> str:
 
 
 def _fingerprint_of(incident: Incident) -> str:
-    subject = [incident.suite, incident.benchmark, incident.subset, incident.measure]
-    return content_hash([incident.run_id, *subject, incident.opened_step, *incident.series])
+    return content_hash([*incident.key])

@@ -120,7 +120,7 @@ class Drop:
 class Incident:
     """One loss, from the checkpoint that raised the alarm to its end. Each of the two causes one notification.
 
-    It is identified by the fields up to `opened_step`, and `series`.
+    `key` identifies it.
     """
 
     run_id: str
@@ -153,6 +153,13 @@ class Incident:
     """Digest of the checkpoint that showed the recovery; empty if none did."""
     series: tuple[str, ...] = ()
     """Settings (`SeriesKey.settings`) of the benchmark, or of each of `benchmarks`. Empty: any, in older incidents."""
+
+    @property
+    def key(self) -> tuple[str | int, ...]:
+        """What is equal for one incident: which benchmarks fell together may change while it lasts."""
+        series = self.series if self.benchmark else ()
+        subject = (self.run_id, self.suite, self.benchmark, self.subset, self.measure)
+        return (*subject, self.opened_step, *series)
 
 
 @dataclass(frozen=True, kw_only=True)

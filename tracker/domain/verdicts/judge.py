@@ -32,7 +32,6 @@ from tracker.domain.verdicts.decision import (
 from tracker.domain.verdicts.dips import dips_of
 from tracker.domain.verdicts.evidence import untested, verdict_of, whole_score_of
 from tracker.domain.verdicts.findings import Judged, findings_besides, judged_of
-from tracker.domain.verdicts.hypothesis import Subject
 from tracker.domain.verdicts.incidents import subject_of
 from tracker.domain.verdicts.rewind import branches_known, context_of, rewound
 from tracker.domain.verdicts.screening import sum_of_known
@@ -81,18 +80,15 @@ def _rewound(record: EvalRecord, run_context: RunContext, changes: Sequence[Inci
     """Yield the incidents that a rewind ends or reopens, except those that this checkpoint itself changes."""
     if not run_context.incidents or stands_for_import(record.plan.checkpoint):
         return iter(())
-    said = {_key_of(change) for change in changes}
-    return (e for e in rewound(run_context, branches_known(record, run_context)) if _key_of(e) not in said)
-
-
-def _key_of(incident: Incident) -> tuple[Subject, int, tuple[str, ...]]:
-    return subject_of(incident), incident.opened_step, incident.series
+    said = {change.key for change in changes}
+    return (e for e in rewound(run_context, branches_known(record, run_context)) if e.key not in said)
 
 
 def _with_series(context: JudgingContext, change: Incident) -> Incident:
     """Return a change with its settings if the incident is new; one of an older version stays without."""
-    known = {_key_of(e) for e in context.run_context.incidents}
-    if change.opened_step != context.step or change.series or _key_of(change) in known:
+    known = {e.key: e for e in context.run_context.incidents}.get(change.key)
+    is_older = known is not None and not known.series
+    if change.opened_step != context.step or change.series or is_older:
         return change
     names = change.benchmarks or (change.benchmark,)
     return replace(change, series=tuple(context.series[name] for name in names))
@@ -158,14 +154,14 @@ def _of_suite(context: JudgingContext, suite: TestedSuite, benchmarks: Iterable[
 
 def _also_changed(context: JudgingContext, changes: Sequence[Incident]) -> tuple[Incident, ...]:
     """Return the losses of single benchmarks that a change of the suite's loss ends, or leaves to themselves."""
-    also = {_key_of(ended): ended for ended in context.ended}
+    also = {ended.key: ended for ended in context.ended}
     for ended in context.ended:
         for name in ended.benchmarks:
             for incident in context.incidents_of(replace(context.suite, benchmark=name)):
                 if incident.closed_step is None:
-                    also[_key_of(incident)] = incident
+                    also[incident.key] = incident
     for change in changes:
-        also.pop(_key_of(change), None)
+        also.pop(change.key, None)
     return tuple(also.values())
 
 

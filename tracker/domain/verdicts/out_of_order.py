@@ -13,7 +13,6 @@ from eval_jobs.types import EvalRecord
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.types import WORSE, Closing, Incident, Report, VerdictWord
 from tracker.domain.regression.blocks import BLOCK
-from tracker.domain.verdicts.incidents import subject_of
 
 NEAREST = BLOCK
 """Number of later checkpoints whose recent baseline contains the late one; further on, the peak changes little."""
@@ -70,8 +69,8 @@ def _is_withdrawn(incident: Incident, reports: Sequence[Report]) -> bool:
 
 def with_corrected(incidents: Iterable[Incident], corrected: Sequence[Incident]) -> tuple[Incident, ...]:
     """Return the incidents with those that were corrected as they ended."""
-    ended = {(subject_of(one), one.opened_step, one.series): one for one in corrected}
-    return tuple(ended.get((subject_of(one), one.opened_step, one.series), one) for one in incidents)
+    ended = {one.key: one for one in corrected}
+    return tuple(ended.get(one.key, one) for one in incidents)
 
 
 def _shows(report: Report, incident: Incident) -> bool:

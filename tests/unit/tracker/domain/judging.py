@@ -70,7 +70,7 @@ def remembering(run_context: RunContext, *reports: Report) -> RunContext:
 
 
 def _key_of(e: Incident) -> tuple[object, ...]:
-    return (e.suite, e.benchmark, e.subset, e.measure, e.opened_step, e.series)
+    return e.key
 
 
 def words(trajectory: Sequence[EvalRecord], policy: Policy = POLICY) -> list[str]:

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -211,7 +211,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay, shown:
 
 
 def _gate(session: _Session, project: Project, shown: Collection[Finding]) -> ReadyGate:
-    def findings(newest: Checkpoint) -> Sequence[Finding]:
+    def findings(newest: Checkpoint) -> tuple[Finding, ...]:
         return findings_of(project, newest.uri, has_engine=session.workers > 0)
 
     return ReadyGate(findings, SystemClock(), must_be_ready=session.must_be_ready, shown=shown)
