@@ -63,8 +63,15 @@ OF_CHANGED_SETTINGS = (
     "return  # evaluations would fail",
     'count = count_text(len(withdrawn), "checkpoint")',
     'log.warning("replaced the pending evaluations of %s: settings changed", count)',
+    'log.warning("settings changed back: the results of %s are known", count_text(restored, "checkpoint"))',
+    "for one in run_context.records:",
+    "if one.probes and content_of(one.plan.checkpoint) == content_of(plan.checkpoint):",
+    "timed = world.history.report(one.plan.id)",
+    "if timed is None:",
+    "return report",
+    "return replace(report, latency=timed.latency)",
 )
-"""Nor these: app/test_readiness.py and tests/e2e/test_changed_settings.py have them."""
+"""Nor these: app/test_readiness.py, app/test_settings_change.py and tests/e2e/test_changed_settings.py have them."""
 OF_REJECTIONS = (
     "world.dispatcher.dispatch([alert])",
     "state.firing ^= {alert.kind}",

@@ -6,7 +6,7 @@ nothing is asked for `watch.reask_wait_s`. Undoing the change within that time a
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from eval_jobs.ports import PlanQueue
@@ -14,7 +14,7 @@ from eval_jobs.queue_types import Backlog
 from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord
 from tracker.app.plans import first_plans, is_baseline, still_to_ask
 from tracker.app.steps.known_results import KnownResults
-from tracker.app.world import WatchState, World
+from tracker.app.world import Reasks, WatchState, World
 from tracker.domain.records.display import count_text, duration_text
 from tracker.domain.sweeps.estimate import estimate_of
 
@@ -64,16 +64,25 @@ def ask_again(world: World, state: WatchState, now: datetime) -> None:
     reasks = state.reasks
     if not reasks.checkpoints:
         return
+    is_due = (now - (reasks.since or now)).total_seconds() >= world.order.reask_wait_s
+    if reasks.since is not None and not is_due:
+        return  # what is missing is looked up twice, and not in every pass
     known = KnownResults(world.history, world.keeping.run, world.queue)
     missing = {one.uri: tuple(_missing(world, state, one, known)) for one in reasks.checkpoints.values()}
     if reasks.since is None:
         _announce(world, [plan for plans in missing.values() for plan in plans])
         reasks.since = now
-    if (now - reasks.since).total_seconds() >= world.order.reask_wait_s:
-        for uri, plans in missing.items():
-            if not any(map(known.is_running, plans)):  # what it is being asked may be enough
-                _queue_reasks(world, plans, now)
-                del reasks.checkpoints[uri]
+    if is_due:
+        _release(world, reasks, missing, known, now)
+
+
+def _release(
+    world: World, reasks: Reasks, missing: Mapping[str, Sequence[EvalPlan]], known: KnownResults, now: datetime
+) -> None:
+    for uri, plans in missing.items():
+        if not any(map(known.is_running, plans)):  # what it is being asked may be enough
+            _queue_reasks(world, plans, now)
+            del reasks.checkpoints[uri]
     if not reasks.checkpoints:
         reasks.since = None
 

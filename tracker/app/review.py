@@ -57,7 +57,7 @@ def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
     run_context = noting_settings(record, run_context, world.history)
     warn_of_baseline(record, run_context, world.policy)
     report = judge(record, world.history.scores(run_id), run_context, world.policy, now=now)
-    report = _with_pending(world, _with_latency(world, report, record, run_context))
+    report = _with_pending(world, with_latency(world, report, record, run_context))
     cause = store_conclusion(record, report, world.history)
     ask_rest(world, record, Reports(newest=report), run_context, now)
     publish(world, record, report, run_context)
@@ -158,25 +158,6 @@ def _with_pending(world: World, report: Report) -> Report:
     return replace(report, pending_steps=tuple(sorted(step for step in open_steps if step < report.step)))
 
 
-def review_again(world: World, records: Sequence[EvalRecord], now: datetime) -> None:
-    """Compute the verdicts on stored records of one run, by step, and publish them; only lasting losses are alerts."""
-    if not records:
-        return
-    newest = records[-1].plan.checkpoint
-    run_context = recall(world.history, newest.run_id, world.policy)
-    curves = curves_at(newest, world.curves, world.history)
-    run_context = replace(run_context, disruptions=disruptions_of(curves, world.policy.phases))
-    scores = world.history.scores(newest.run_id)
-    for record in records:
-        run_context = noting_settings(record, run_context, world.history)
-        report = judge(record, scores, run_context, world.policy, now=now)
-        report = _with_latency(world, report, record, run_context)
-        store_conclusion(record, report, world.history)
-        publish(world, record, report, run_context)
-        world.dispatcher.dispatch(loss_alerts(report, world.history.open_alerts(newest.run_id)))
-    update_aliases(world, records[-1], run_context)
-
-
 def noting_settings(record: EvalRecord, run_context: RunContext, history: RunHistory) -> RunContext:
     """Store the changes of settings that a record shows, and return the run with them."""
     for change in changes_at(record, run_context.changes, run_context.records):
@@ -184,7 +165,7 @@ def noting_settings(record: EvalRecord, run_context: RunContext, history: RunHis
     return replace(run_context, changes=history.series_changes(record.plan.checkpoint.run_id))
 
 
-def _with_latency(world: World, report: Report, record: EvalRecord, run_context: RunContext) -> Report:
+def with_latency(world: World, report: Report, record: EvalRecord, run_context: RunContext) -> Report:
     """Return the report on known results with the latency verdicts on the same weights, which were not timed again."""
     plan, timed = record.plan, None
     if _has_own_latency(plan, world.measurement):

@@ -1,19 +1,24 @@
 """Known results with the present settings: going back to earlier settings gives the verdicts that the run had."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from eval_jobs.identity import screen_plan
 from eval_jobs.records.run_scope import is_of
 from eval_jobs.types import EvalPlan, EvalRecord
 from tracker.app.plans import plans_for
-from tracker.app.review import review_again
+from tracker.app.review import noting_settings, publish, recall, store_conclusion, update_aliases, with_latency
+from tracker.app.steps.curves import curves_at
 from tracker.app.steps.known_results import KnownResults
 from tracker.app.world import MeasurementPlan, World
+from tracker.domain.alerts.rules import loss_alerts
 from tracker.domain.best.retention import Identity, identity_of
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.imported import stands_for_import
 from tracker.domain.scores.known import covers
+from tracker.domain.tracking.disruptions import disruptions_of
+from tracker.domain.verdicts.judge import judge
 
 
 def restore(world: World, now: datetime) -> int:
@@ -27,14 +32,41 @@ def restore(world: World, now: datetime) -> int:
 
 
 def _restore_run(world: World, run_id: str, known: KnownResults, now: datetime) -> int:
-    restored = []
-    for plan in _superseded(world.measurement, world.history.records(run_id)):
+    records = world.history.records(run_id)
+    restored = list(_not_judged(world, records))
+    for plan in _superseded(world.measurement, records):
         record = known.record_of(plan, now)
         if record is not None:
             world.history.append(record)
             restored.append(record)
-    review_again(world, restored, now)
+    _review_again(world, restored, now)
     return len(restored)
+
+
+def _not_judged(world: World, records: Sequence[EvalRecord]) -> Iterator[EvalRecord]:
+    """Yield the records that took no evaluation and have no verdicts: a kill came in between."""
+    for record in _newest(records):
+        if record.cost is None and world.history.report(record.plan.id) is None:
+            yield record
+
+
+def _review_again(world: World, records: Sequence[EvalRecord], now: datetime) -> None:
+    """Compute the verdicts on stored records of one run, by step, and publish them; only lasting losses are alerts."""
+    if not records:
+        return
+    newest = records[-1].plan.checkpoint
+    run_context = recall(world.history, newest.run_id, world.policy)
+    curves = curves_at(newest, world.curves, world.history)
+    run_context = replace(run_context, disruptions=disruptions_of(curves, world.policy.phases))
+    scores = world.history.scores(newest.run_id)
+    for record in records:
+        run_context = noting_settings(record, run_context, world.history)
+        report = judge(record, scores, run_context, world.policy, now=now)
+        report = with_latency(world, report, record, run_context)
+        store_conclusion(record, report, world.history)
+        publish(world, record, report, run_context)
+        world.dispatcher.dispatch(loss_alerts(report, world.history.open_alerts(newest.run_id)))
+    update_aliases(world, records[-1], run_context)
 
 
 def _superseded(measurement: MeasurementPlan, records: Sequence[EvalRecord]) -> Iterator[EvalPlan]:

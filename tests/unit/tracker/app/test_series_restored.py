@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.killing import Killed
 from tests.unit.tracker.app.changing_bench import QUESTIONS, RUN, Changing
+from tests.unit.tracker.app.test_tick import Fuse, cut
 from tracker.app.commands.accept import accept
+from tracker.app.settings_change import restore
 from tracker.domain.records.types import Acceptance, Incident, VerdictWord
 from tracker.domain.scores.series_changes import change_lines
 
@@ -124,3 +127,17 @@ def test_going_back_and_forth_numbers_each_series_once(tmp_path: Path, again: in
     back_again = CHANGES[0].replace("begins", "continues")
     assert said == [*CHANGES, back_again, CHANGES[1]][: 2 * again]
     assert run.asked.total() == 2 * QUESTIONS * 3 + QUESTIONS * 3
+
+
+@pytest.mark.parametrize("calls", range(2, 18, 3))
+def test_a_kill_while_the_settings_come_back_leaves_no_verdict_of_the_others(tmp_path: Path, calls: int) -> None:
+    run = run_until(tmp_path, 100)
+    run.watch(LONG, wait_s=0.0)
+    with pytest.raises(Killed):
+        restore(cut(run.world(SHORT), Fuse(calls)), run.fakes.clock.now())
+    run.fakes.clock.advance(1.0)
+    run.watch(SHORT, wait_s=0.0)
+    judged = run.history.bare_record(run.reports()[100].plan_id)
+    assert judged is not None
+    assert judged.plan.suite == run.suite(SHORT)
+    assert list(change_lines(run.history.series_changes(RUN))) == CHANGES

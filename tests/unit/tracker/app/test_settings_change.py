@@ -16,7 +16,8 @@ from tracker.domain.verdicts.screening import Screening
 
 STEPS = tuple(range(100, 2001, 100))
 ONE, TWO = {"sums": 8}, {"sums": 8, "facts": 8}
-LOST_AT = 1500
+FEW = STEPS[:7]
+LOST_AT = 500
 
 
 def is_right(benchmark: str, number: int, step: int, _: int) -> bool:
@@ -48,7 +49,7 @@ def test_a_checkpoint_that_was_asked_in_two_steps_is_judged_as_if_in_one(tmp_pat
         folder.mkdir()
     twice, once = (Changing(folder, is_right) for folder in folders)
     for run, settings in ((twice, ONE), (once, TWO)):
-        for step in STEPS:
+        for step in FEW:
             run.save(step)
             run.watch(settings)
     twice.watch(TWO, wait_s=0.0)
@@ -56,7 +57,7 @@ def test_a_checkpoint_that_was_asked_in_two_steps_is_judged_as_if_in_one(tmp_pat
         other = twice.reports()[step]
         assert other.verdicts == report.verdicts, step
         assert other.latency == report.latency, step
-    assert twice.words("facts")[STEPS[-1]] is VerdictWord.REGRESSED
+    assert twice.words("facts")[FEW[-1]] is VerdictWord.REGRESSED
     opened = [[(e.benchmark, e.opened_step, e.onset_step) for e in run.history.incidents(RUN)] for run in (twice, once)]
     assert opened[0] == opened[1]
     newest = [max(run.fakes.tracking.records, key=lambda one: one[1].created_at)[0] for run in (twice, once)]
@@ -65,7 +66,7 @@ def test_a_checkpoint_that_was_asked_in_two_steps_is_judged_as_if_in_one(tmp_pat
 
 def test_a_change_that_is_undone_in_time_asks_nothing(tmp_path: Path) -> None:
     run = Changing(tmp_path, is_right)
-    run.save(*STEPS)
+    run.save(*FEW)
     run.watch(ONE)
     before = run.reports()
     assert run.asked
@@ -77,7 +78,7 @@ def test_a_change_that_is_undone_in_time_asks_nothing(tmp_path: Path) -> None:
 
 def test_new_checkpoints_do_not_wait_for_the_confirmation_and_are_asked_first(tmp_path: Path) -> None:
     run = Changing(tmp_path, is_right)
-    run.save(*STEPS)
+    run.save(*FEW)
     run.watch(ONE)
     assert run.asked
     run.save(2100)
@@ -86,7 +87,7 @@ def test_new_checkpoints_do_not_wait_for_the_confirmation_and_are_asked_first(tm
     run.watch(TWO, seconds=300.0)
     assert not run.asked, "the time begins again with every start"
     run.watch(TWO, wait_s=0.0, seconds=1.0)
-    assert set(run.asked) == {(step, "facts") for step in STEPS}
+    assert set(run.asked) == {(step, "facts") for step in FEW}
 
 
 def test_a_failure_is_no_known_result(tmp_path: Path) -> None:
