@@ -45,12 +45,7 @@ from tracker.domain.health.series.kinds import loss_in
 from tracker.domain.health.series.loss import SeriesFinding
 from tracker.domain.health.series_incidents import SeenFinding, finding_key, incident_of
 from tracker.domain.records.display import one_line, shortened
-from tracker.domain.records.training import (
-    IncidentEnd,
-    TrainingIncident,
-    TroubleLine,
-    TroubleSource,
-)
+from tracker.domain.records.training import IncidentEnd, TrainingIncident, TroubleLine, TroubleSource
 from tracker.domain.records.types import CurvePoint
 
 STEPS_AFTER = 3

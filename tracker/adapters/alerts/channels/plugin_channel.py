@@ -41,8 +41,7 @@ class PluginChannel:
         except ChannelRefused as error:
             if isinstance(error.__cause__, TimeoutError | ConnectionError):
                 raise ChannelUnreachable(
-                    f"channel {self.name!r}: no response from {self._found}",
-                    hint="check that its service is reachable",
+                    f"channel {self.name!r}: no response from {self._found}", hint="check that its service is reachable"
                 ) from error
             raise
         if not str(said or "").strip():

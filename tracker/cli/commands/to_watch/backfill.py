@@ -153,8 +153,7 @@ def _places(project: Project, asked: _Asked) -> tuple[CheckpointLocation, ...]:
         held = names_text(entries) if entries else "nothing"
         what = " with these steps" if found else ""
         raise ConfigError(
-            f"no checkpoint{what} in {folder}",
-            hint=f"check watch.pattern and --steps; the folder contains {held}",
+            f"no checkpoint{what} in {folder}", hint=f"check watch.pattern and --steps; the folder contains {held}"
         )
     return tuple(ordered)
 

@@ -41,12 +41,7 @@ TITLES = {
 TERMINAL = frozenset(("killed_for_memory", "rank_died", "failed", "gone"))
 _LEAKS = {
     "gpu_memory_leak": ("GPU memory", 2**30, "GiB", "look for tensors that are kept from step to step"),
-    "shared_memory_leak": (
-        "shared memory",
-        2**30,
-        "GiB",
-        "look for files that killed data loaders left",
-    ),
+    "shared_memory_leak": ("shared memory", 2**30, "GiB", "look for files that killed data loaders left"),
     "memory_leak": ("memory", 2**30, "GiB", "look for tensors and lists that are kept from step to step: see memray"),
     "descriptor_leak": ("open files", 1, "", "look for files, sockets and processes that are never closed"),
 }
@@ -123,10 +118,7 @@ def incident_of_sign(sign: ProcessSign, run_id: str, step: int | None, at: datet
 
 def sign_of_gpu(finding: GpuFinding) -> ProcessSign:
     """Return what is wrong with a GPU."""
-    return ProcessSign(
-        trouble=process_trouble(finding.name, finding.hint),
-        text=finding.sentence,
-    )
+    return ProcessSign(trouble=process_trouble(finding.name, finding.hint), text=finding.sentence)
 
 
 def _source_of(name: str) -> TroubleSource:
