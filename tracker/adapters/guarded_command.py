@@ -261,7 +261,6 @@ def _received(news: int) -> bytes:
 
 
 def _below() -> list[psutil.Process]:
-    """Return all processes below this one, which are those of the command."""
     return psutil.Process().children(recursive=True)
 
 

@@ -43,7 +43,6 @@ class SystemMachine:
     """PCI addresses of the GPUs of the last reading, by their index; empty: not known."""
 
     def __post_init__(self) -> None:
-        """Begin to read the memory of processes."""
         self._memory = ProcessMemory(root=self.root)
 
     def kernel_lines(self, pids: Collection[int]) -> list[str]:

@@ -88,7 +88,6 @@ class SampleFiles:
     """All samples below `folder`. Any number of processes may write and read concurrently."""
 
     def __init__(self, folder: Path) -> None:
-        """Set the folder; nothing is read or written yet."""
         self._folder = folder
         self._questions = QuestionFiles(folder)
 

@@ -84,7 +84,6 @@ def incident_view(incident: TrainingIncident) -> RenderableType:
 
 
 def _lines(label: str, lines: Sequence[str], style: str = "dim") -> list[Text]:
-    """Return a label and indented lines; nothing without lines."""
     if not lines:
         return []
     return [Text(label, "bold"), *(Text(f"  {line}", style) for line in lines)]

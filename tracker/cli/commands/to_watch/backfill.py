@@ -192,7 +192,6 @@ def _fill(
 
 
 def _demand_watcher(lead: Lead, run: str, now: datetime) -> None:
-    """Raise an error if no process watches the run any more."""
     if lead.take(now):
         raise TrackerError(f"the watcher of run {run} stopped", hint="run the same command again to continue")
 

@@ -130,7 +130,6 @@ def _sweep(service: sweeps.SweepService, name: str) -> Sweep:
 
 
 def _open_turn(service: sweeps.SweepService, name: str) -> Turn | None:
-    """Return the on-demand run of a sweep that has not ended; None: there is none."""
     return next((turn for turn in service.store.open_turns() if turn.sweep == name and turn.by_hand), None)
 
 

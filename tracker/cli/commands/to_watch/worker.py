@@ -46,7 +46,6 @@ def command(*, config_path: Path | None, database: str, password_file: Path | No
 
 
 def _place_of(config_path: Path, work_dir: Path | None) -> tuple[str, str, Path]:
-    """Return URL and password of a project's database, and the work folder."""
     project = open_project(config_path)
     project.make_state_dir()
     config = project.config
