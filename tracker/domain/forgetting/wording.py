@@ -21,13 +21,6 @@ def chance_text(expected: float) -> str:
     return f"{expected:.0f}"
 
 
-def whole_text(count: int) -> str:
-    """Return a whole number with a true minus sign."""
-    if count >= 0:
-        return str(count)
-    return f"\N{MINUS SIGN}{-count}"
-
-
 def share_text(retention: float) -> str:
     """Return a retention as a percentage from 0 to 100."""
     return percent_text(min(max(retention, 0.0), 1.0))
