@@ -242,7 +242,6 @@ def _side_by_side(tables: Sequence[tuple[pa.Table, slice]], names: Sequence[str]
 
 
 def _place_columns(results: Sequence[EvalResult], asked: Sequence[StoredQuestions]) -> dict[str, Any]:
-    """Return the columns that identify the question of each row."""
     counts = [len(result.samples) for result in results]
     positions = [np.arange(count, dtype=np.int32) for count in counts]
     return {

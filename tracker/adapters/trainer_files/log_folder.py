@@ -73,8 +73,6 @@ class LogPlaces:
 
 @dataclass(frozen=True, kw_only=True)
 class _Found:
-    """A log on disk."""
-
     path: str
     sub_folder: str
     """Name of the run below the run, as whose log it counts; empty: it is the run's own."""

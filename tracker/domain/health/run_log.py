@@ -265,7 +265,6 @@ class RunLog:
         return found
 
     def _hit(self, hit: LineHit, line: RawLine, where: tuple[Stream, StreamState]) -> None:
-        """Count trouble."""
         stream, state = where
         episode = self.state.episode
         if hit.trouble.is_consequence:

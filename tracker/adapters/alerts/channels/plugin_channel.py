@@ -19,11 +19,7 @@ class PluginChannel:
     """`tracker.ports.Notifier` around the channel of another package."""
 
     def __init__(self, name: str, program: Program, *, patience_s: float) -> None:
-        """Find and open the plugin.
-
-        Raises:
-            ConfigError: it is not installed, or cannot be opened.
-        """
+        """Find and open the plugin; raise ConfigError if it is not installed or cannot be opened."""
         self.name = name
         self._patience_s = patience_s
         self._alone = Semaphore()

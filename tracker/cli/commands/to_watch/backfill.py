@@ -112,7 +112,6 @@ def _leads(lead: Lead, project: Project) -> bool:
 
 
 def _project_of(project: Project, folder: Path | None, run_name: str | None) -> Project:
-    """Return the project with the requested folder and run name."""
     run = project.config.run
     if folder is not None and canonical(str(folder)) != canonical(run.output_dir):
         run = run.model_copy(update={"output_dir": str(folder.absolute()), "name": folder.absolute().name})

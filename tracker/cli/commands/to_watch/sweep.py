@@ -200,7 +200,6 @@ def _progress(turn: Turn, service: sweeps.SweepService) -> tuple[str, list[Title
 
 
 def _ended(console: Console, board: Board, unsent: int) -> int:
-    """Print what is left to do, and return the exit code."""
     if board.state is TurnState.REFUSED:
         return ExitCode.USAGE
     note = board.note
