@@ -18,7 +18,7 @@ from tracker.adapters.processes.system import SystemProcesses
 from tracker.app.health.follow import LogFollower
 from tracker.app.health.job_watch import JobWatch
 from tracker.app.health.settings import AgentSettings
-from tracker.config.health import load_line_rules
+from tracker.config.health import load_rules
 from tracker.domain.health.processes.jobs import Places
 from tracker.domain.health.processes.pace import HangLimits
 from tracker.domain.health.processes.seen import ProcessId, Sample
@@ -56,7 +56,7 @@ class Watcher:
         engine = open_database(f"sqlite:///{folder.with_name(folder.name + '.db')}")
         bring_up_to_date(engine, TRACKER_TABLES)
         clock, processes = SystemClock(), CountedProcesses()
-        settings = AgentSettings(run=folder.name, output_dir=str(folder), patterns=(), rules=load_line_rules())
+        settings = AgentSettings(run=folder.name, output_dir=str(folder), patterns=(), rules=load_rules().lines)
         places = Places(run=folder.name, folder=str(folder))
         return cls(
             follower=follower_of(settings, engine, clock, in_thread=True),

@@ -31,10 +31,10 @@ from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from tests.fakes.tracking import FakeSink
 from tracker.adapters.database.tables import HEALTH_STREAMS, POINTS, TRACKER_TABLES
-from tracker.adapters.health.documents import stream_from_json
+from tracker.adapters.health.documents import STREAM
 from tracker.adapters.tracking.outbox_sql import OutboxTracking
 from tracker.app.health.settings import AgentSettings
-from tracker.config.health import load_line_rules
+from tracker.config.health import load_rules
 from tracker.domain.health.logs.streams import Stream
 from tracker.domain.health.logs.text import RawLine
 from tracker.domain.health.run_log import RunLog
@@ -92,7 +92,7 @@ def bare(lines: list[str]) -> float:
 
 def read(lines: list[str]) -> float:
     """Return the CPU time in seconds of reading them as a log."""
-    log, stream, state = RunLog(rules=load_line_rules(), state=RunState()), Stream(name=""), StreamState()
+    log, stream, state = RunLog(rules=load_rules().lines, state=RunState()), Stream(name=""), StreamState()
     begun_s = time.process_time()
     for number, text in enumerate(lines, start=1):
         log.take(RawLine(number=number, text=text), stream, state)
@@ -145,7 +145,7 @@ def agent(folder: Path) -> Iterator[psutil.Process]:
     engine = open_database(url)
     bring_up_to_date(engine, TRACKER_TABLES)
     engine.dispose()
-    settings = AgentSettings(run="run", output_dir=str(out), patterns=(), rules=load_line_rules())
+    settings = AgentSettings(run="run", output_dir=str(out), patterns=(), rules=load_rules().lines)
     variables = {QUEUE_URL_VARIABLE: url, SETTINGS_VARIABLE: settings_text(settings)}
     command = [sys.executable, "-P", "-m", "tracker.wiring.agent", "--work-dir", str(folder)]
     with subprocess.Popen(command, env=os.environ | variables) as process:
@@ -170,7 +170,7 @@ def _wait_until_read(folder: Path, log: Path) -> None:
     while time.monotonic() < end_s:
         with engine.connect() as connection:  # not the store: who reads that takes over from the agent
             documents = connection.execute(select(HEALTH_STREAMS.c.cursor)).scalars().all()
-        if any(stream_from_json(document)[0].offset >= log.stat().st_size for document in documents):
+        if any(STREAM.from_json(document)[0].offset >= log.stat().st_size for document in documents):
             break
         threading.Event().wait(0.5)
     else:

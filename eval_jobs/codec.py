@@ -5,7 +5,7 @@ import re
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -20,9 +20,7 @@ T = TypeVar("T")
 
 _ID = re.compile(r"[\w-]{1,64}", re.ASCII)
 
-_PLAN = TypeAdapter(EvalPlan)
 _RECORD = TypeAdapter(EvalRecord)
-_PROGRESS = TypeAdapter(Progress)
 _OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)
 
 
@@ -57,9 +55,33 @@ def from_document(text: str | bytes, read: Callable[[Any], T], *, what: str, hin
     )
 
 
+class ValueDocument(Generic[T]):
+    """JSON documents of one type of value, called `what` in errors."""
+
+    def __init__(self, kind: type[T], what: str) -> None:
+        self._adapter: TypeAdapter[T] = TypeAdapter(kind)
+        self._what = what
+
+    def to_json(self, value: T) -> str:
+        """Return the value as a JSON document."""
+        return to_document({"value": self._adapter.dump_python(value, mode="json")})
+
+    def from_json(self, text: str) -> T:
+        """Parse the output of `to_json`.
+
+        Raises:
+            StoreError: the text is damaged, or of another schema version.
+        """
+        return from_document(text, lambda d: self._adapter.validate_python(d["value"]), what=self._what)
+
+
+_PLAN = ValueDocument(EvalPlan, "a stored plan")
+_PROGRESS = ValueDocument(Progress, "stored progress")
+
+
 def plan_to_json(plan: EvalPlan) -> str:
     """Return the plan as a JSON document."""
-    return to_document({"value": _PLAN.dump_python(plan, mode="json")})
+    return _PLAN.to_json(plan)
 
 
 def plan_from_json(text: str) -> EvalPlan:
@@ -68,7 +90,7 @@ def plan_from_json(text: str) -> EvalPlan:
     Raises:
         StoreError: the text is not a plan of this schema version.
     """
-    plan = from_document(text, lambda d: _PLAN.validate_python(d["value"]), what="a stored plan")
+    plan = _PLAN.from_json(text)
     _check_id(plan)
     return plan
 
@@ -106,7 +128,7 @@ def progress_to_json(progress: Progress | None) -> str:
     """Return the progress as a JSON document without control characters; empty for None."""
     if progress is None:
         return ""
-    return to_document({"value": _PROGRESS.dump_python(progress, mode="json")})
+    return _PROGRESS.to_json(progress)
 
 
 def progress_from_json(text: str) -> Progress | None:
@@ -117,7 +139,7 @@ def progress_from_json(text: str) -> Progress | None:
     """
     if not text:
         return None
-    return from_document(text, lambda d: _PROGRESS.validate_python(d["value"]), what="stored progress")
+    return _PROGRESS.from_json(text)
 
 
 def _check_id(plan: EvalPlan) -> None:

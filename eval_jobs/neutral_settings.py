@@ -97,9 +97,7 @@ NEUTRAL = (
         arguments=("watchdog-timeout", "shutdown-timeout", "distributed-timeout-seconds"),
     ),
     NeutralGroup(
-        what="Weight swaps",
-        reason="Used only if certified as bit-identical.",
-        settings=("serve.swap", "serve.between"),
+        what="Weight swaps", reason="Used only if certified as bit-identical.", settings=("serve.swap", "serve.between")
     ),
 )
 

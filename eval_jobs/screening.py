@@ -58,7 +58,6 @@ def _units(questions: Sequence[Question]) -> Mapping[_Unit, str]:
 
 
 def _strata(units: Mapping[_Unit, str]) -> Mapping[str, Sequence[_Unit]]:
-    """Return the units of every subset in the order of selection."""
     strata: dict[str, list[_Unit]] = {}
     for unit, subset in units.items():
         strata.setdefault(subset, []).append(unit)

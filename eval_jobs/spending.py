@@ -36,7 +36,6 @@ class Spending:
     """The cost of one plan so far."""
 
     def __init__(self, clock: Clock, engine: Engine) -> None:
-        """Start measuring now."""
         self._clock = clock
         self._engine = engine
         self._since_s = clock.monotonic_s()

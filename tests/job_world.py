@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tests.fakes.clock import FakeClock
 from tests.fakes.processes import FakeProcesses
 from tracker.app.health.job_watch import JobWatch, Surroundings
-from tracker.config.health import load_line_rules
+from tracker.config.health import load_rules
 from tracker.domain.health.logs.streams import Stream
 from tracker.domain.health.logs.text import RawLine
 from tracker.domain.health.processes.jobs import Places
@@ -34,7 +34,7 @@ class World:
 
     clock: FakeClock = field(default_factory=FakeClock)
     processes: FakeProcesses = field(default_factory=FakeProcesses)
-    log: RunLog = field(default_factory=lambda: RunLog(rules=load_line_rules(), state=RunState(run_id="sft")))
+    log: RunLog = field(default_factory=lambda: RunLog(rules=load_rules().lines, state=RunState(run_id="sft")))
     exit_code: int | None = None
     world_size: int = 2
     stream: StreamState = field(default_factory=StreamState)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from itertools import islice
 
-from tracker.config.health import load_line_rules
+from tracker.config.health import load_rules
 from tracker.domain.health.logs.streams import Stream
 from tracker.domain.health.logs.text import RawLine
 from tracker.domain.health.run_log import RunLog
@@ -28,7 +28,7 @@ def read_log(lines: Iterable[str], log: RunLog) -> RunLog:
 
 def read_incident(*lines: str, step: int = 1198, at: datetime = READ_AT) -> TrainingIncident:
     """Return the one incident of a log that reached `step` and has these lines then."""
-    log = RunLog(rules=load_line_rules(), state=RunState(run_id="run"))
+    log = RunLog(rules=load_rules().lines, state=RunState(run_id="run"))
     stream, state = Stream(name="train.log", read_at=at), StreamState()
     for number, text in enumerate((f"step {step} | loss: 2.5", *lines), start=1):
         log.take(RawLine(number=number, text=text), stream, state)

@@ -12,7 +12,7 @@ from eval_jobs.identity import content_hash
 from tests.fakes.clock import FakeClock
 from tracker.app.health.follow import LogFollower
 from tracker.app.health.settings import AgentSettings
-from tracker.config.health import load_line_rules
+from tracker.config.health import load_rules
 from tracker.domain.log.events import CHARS, EventKind, RunEvent
 from tracker.domain.records.alerts import Alert, AlertMessage, SubjectKind
 from tracker.domain.records.display import one_line, shortened
@@ -102,7 +102,7 @@ GROWTH = 40
 
 
 def agent_of(home: Path, database: Engine, clock: FakeClock) -> LogFollower:
-    settings = AgentSettings(run="run", output_dir=str(home / "out"), patterns=(), rules=load_line_rules())
+    settings = AgentSettings(run="run", output_dir=str(home / "out"), patterns=(), rules=load_rules().lines)
     agent = follower_of(settings, database, clock)
     agent.reading = replace(agent.reading, save_every_s=0.0)  # here, a watch ends with the last line of the training
     return agent

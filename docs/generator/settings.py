@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from tracker.cli.settings_text import SettingsTable, meanings, section_of, tables, toml_text
+from tracker.cli.settings_text import SettingsTable, meanings, tables, toml_text
+from tracker.config.reading import section_of
 from tracker.config.section import Section
 
 HEAD = """# Settings
@@ -38,7 +39,7 @@ def settings_page() -> str:
 def plain_settings(section: type[Section]) -> Iterator[tuple[str, FieldInfo]]:
     """Yield the settings of a table that are not tables themselves."""
     fields = ((key, section.model_fields[key]) for key in section.listed())
-    return ((key, field) for key, field in fields if section_of(field) is None)
+    return ((key, field) for key, field in fields if section_of(field.annotation) is None)
 
 
 # --- private

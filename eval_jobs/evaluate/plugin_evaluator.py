@@ -16,11 +16,7 @@ class PluginEvaluator:
     """`eval_jobs.ports.Evaluator` that wraps one from another package."""
 
     def __init__(self, name: str, work_dir: Path, clock: Clock) -> None:
-        """Find and open the plugin.
-
-        Raises:
-            ConfigError: it is not installed, or cannot be opened.
-        """
+        """Find and open the plugin; raise ConfigError if it is not installed or cannot be opened."""
         self._found = find_plugin(EVALUATORS, name)
         self._evaluator: Evaluator = self._found.open(Evaluator, work_dir, clock)
 

@@ -3,18 +3,20 @@
 import faulthandler
 import logging
 import os
+import re
 import threading
 import time
 from pathlib import Path
 
 from eval_jobs.execute.interrupts import Interrupts
-from eval_jobs.host.masking import MaskingFormatter
-from eval_jobs.host.secrets import register_secret
+from eval_jobs.host.secrets import held_secrets, masked, register_secret
 from eval_jobs.queue.address import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE
 
 log = logging.getLogger(__name__)
 
 PARENT_CHECK_S = 1.0
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+REPLACEMENT = "\ufffd"
 
 
 def database_from_environment() -> tuple[str, str]:
@@ -45,3 +47,18 @@ def stop_with_parent(parent: int, interrupts: Interrupts) -> None:
         interrupts.stop_from_thread()
 
     threading.Thread(target=watch, name="parent watch", daemon=True).start()
+
+
+class MaskingFormatter(logging.Formatter):
+    """A formatter that replaces every secret of this process with `***`: an error may repeat a key that was sent.
+
+    Control characters become U+FFFD, because logs are read in terminals.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line, with its traceback if there is one."""
+        return _CONTROLS.sub(REPLACEMENT, masked(super().format(record), held_secrets(os.environ)))
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as in the base class
+        """Return the message as one line: it must not look like two entries."""
+        return " ".join(super().formatMessage(record).splitlines())

@@ -111,7 +111,6 @@ def _key(row: Row) -> str:
 
 
 def _asked(row: Row) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the distinct contexts, and the continuations, of one question."""
     requests = _requests(row)
     contexts = tuple(dict.fromkeys(request[0] for request in requests))
     return contexts, tuple(request[1] for request in requests if len(request) > 1)

@@ -182,10 +182,7 @@ def _from_nvml(nvml: ModuleType, indices: Iterable[int]) -> Iterable[Gpu]:
 def _from_smi(why_not_nvml: str) -> tuple[Gpu, ...]:
     program = shutil.which("nvidia-smi")
     if program is None:
-        raise ConfigError(
-            f"cannot query the GPUs: {why_not_nvml}, and nvidia-smi is not installed",
-            hint=_HINT,
-        )
+        raise ConfigError(f"cannot query the GPUs: {why_not_nvml}, and nvidia-smi is not installed", hint=_HINT)
     try:
         done = subprocess.run([program, *_QUERY], capture_output=True, text=True, timeout=SMI_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

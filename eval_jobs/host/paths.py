@@ -50,9 +50,6 @@ def _mounts(mountinfo: str) -> Iterator[_Mount]:
     for line in mountinfo.splitlines():
         fields = line.split(" ")
         if len(fields) > 4:
-            root, point = (PurePosixPath(_OCTAL.sub(_character, field)) for field in fields[3:5])
+            readable = (_OCTAL.sub(lambda octal: chr(int(octal[1], 8)), field) for field in fields[3:5])
+            root, point = map(PurePosixPath, readable)
             yield _Mount(device=fields[2], root=root, point=point)
-
-
-def _character(match: re.Match[str]) -> str:
-    return chr(int(match.group(1), 8))

@@ -85,7 +85,6 @@ def is_in_place(path: Path, file: IO[bytes]) -> bool:
 
 
 def _taken(path: Path) -> IO[bytes] | None:
-    """Return the locked file; None if another process has the lock."""
     with mapped_storage_errors(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         return locked_file(path)

@@ -59,7 +59,6 @@ class Found:
     """Package and version, `acme-tools 1.2`."""
 
     def __str__(self) -> str:
-        """Return its name for messages."""
         return f"the {self.kind.what} `{self.point.name}` of {self.origin}"
 
     def check_version(self, planned: str) -> None:

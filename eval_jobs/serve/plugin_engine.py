@@ -18,11 +18,7 @@ class PluginEngine:
     """`eval_jobs.ports.Engine` around an engine from another package."""
 
     def __init__(self, name: str, work_dir: Path, clock: Clock) -> None:
-        """Find and open the plugin.
-
-        Raises:
-            ConfigError: the plugin is not installed, or cannot be opened.
-        """
+        """Find and open the plugin; raise ConfigError if it is not installed or cannot be opened."""
         self._found = find_plugin(ENGINES, name)
         self._engine: Engine = self._found.open(Engine, work_dir, clock)
 

@@ -115,7 +115,6 @@ def read_model(folder: Path, *, weights_bytes: int, base: Path | None = None) ->
 
 
 def _tokenizer_in(*places: Path) -> str:
-    """Return the first folder with a tokenizer, "" without one."""
     return next((str(place) for place in places if has_tokenizer(place)), "")
 
 

@@ -18,12 +18,12 @@ from tracker.adapters.database.tables import HEALTH_INCIDENTS, TRACKER_TABLES
 from tracker.adapters.health.history_sql import SqlTrainingHistory
 from tracker.adapters.health.store_sql import SqlHealthStore
 from tracker.app.health.follow import QUIET_S, LogFollower, Reading, cursors_of
-from tracker.config.health import load_line_rules
+from tracker.config.health import load_rules
 from tracker.domain.health.stored import ReadNow
 from tracker.domain.records.training import IncidentEnd
 from tracker.ports import HealthStore, TrainingHistory
 
-RULES = load_line_rules()
+RULES = load_rules().lines
 OOM = "[rank3]: torch.OutOfMemoryError: CUDA out of memory, token=0123456789abcdef\n"
 
 

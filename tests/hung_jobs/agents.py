@@ -17,7 +17,7 @@ from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from tracker.adapters.database.tables import TRACKER_TABLES
 from tracker.app.health.settings import AgentSettings
-from tracker.config.health import load_line_rules
+from tracker.config.health import load_rules
 from tracker.domain.health.processes.pace import HangLimits
 from tracker.wiring.agent import SETTINGS_VARIABLE, settings_text
 
@@ -56,7 +56,9 @@ def agents(root: Path, folders: Mapping[str, Path], limits: HangLimits) -> Itera
     with ExitStack() as stack:
         stack.callback(engine.dispose)
         for run, folder in folders.items():
-            settings = AgentSettings(run=run, output_dir=str(folder), patterns=(), rules=load_line_rules(), hang=limits)
+            settings = AgentSettings(
+                run=run, output_dir=str(folder), patterns=(), rules=load_rules().lines, hang=limits
+            )
             stack.enter_context(_agent(root / run, url, settings))
         yield Agents(engine=engine, work_dirs={run: root / run for run in folders})
 

@@ -23,7 +23,7 @@ from tracker.adapters.tracking.outbox_sql import OutboxTracking
 from tracker.app.health.notices import TrainingMonitor
 from tracker.app.health.settings import AgentSettings
 from tracker.app.steps.alerting import AlertDispatcher
-from tracker.config.health import load_line_rules
+from tracker.config.health import load_rules
 from tracker.domain.alerts.training import RunStanding
 from tracker.domain.records.alerts import AlertEvidence
 from tracker.wiring.agent import follower_of
@@ -40,7 +40,9 @@ def test_a_training_that_runs_out_of_memory_is_one_alert_with_its_step_and_curve
     engine = open_database(f"sqlite:///{tmp_path}/tracker.db")
     bring_up_to_date(engine, TRACKER_TABLES)
     history, alerting = SqlTrainingHistory(engine), FakeAlerting()
-    settings = AgentSettings(run="run", output_dir=str(tmp_path / "out"), patterns=(str(log),), rules=load_line_rules())
+    settings = AgentSettings(
+        run="run", output_dir=str(tmp_path / "out"), patterns=(str(log),), rules=load_rules().lines
+    )
     agent = follower_of(settings, engine, clock)
     dispatcher = AlertDispatcher(alerts=FakeHistory(), records=FakeHistory(), alerting=alerting)
     monitor = TrainingMonitor(

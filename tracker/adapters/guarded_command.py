@@ -68,7 +68,9 @@ def run_guarded(guard: Guard, command: tuple[str, ...], environment: Mapping[str
         DiskFull, StoreError: the log or the record cannot be written.
     """
     started_at = clock.now()
-    path = guard.folder / f"{started_at:%Y%m%d-%H%M%S}-{_host()}-{os.getpid()}.log"
+    # With the machine: process IDs of two pods are often the same.
+    host = re.sub(r"[^\w.-]", "_", socket.gethostname())[:MAX_HOST]
+    path = guard.folder / f"{started_at:%Y%m%d-%H%M%S}-{host}-{os.getpid()}.log"
     _adopt_orphans()
     with _signals() as news:
         process = _start(command, path, environment)
@@ -101,11 +103,6 @@ def readable(argument: str) -> str:
     return os.fsencode(argument).decode(errors="replace")
 
 
-def _host() -> str:
-    """Return the name of this machine as a part of a file name: process IDs of two pods are often the same."""
-    return re.sub(r"[^\w.-]", "_", socket.gethostname())[:MAX_HOST]
-
-
 def guarded_runs(folder: Path) -> tuple[GuardedRun, ...]:
     """Return what is remembered of the commands in a folder, in the order of their start."""
     found = []
@@ -117,8 +114,6 @@ def guarded_runs(folder: Path) -> tuple[GuardedRun, ...]:
 
 @dataclass(kw_only=True)
 class _Asked:
-    """What this process was asked for."""
-
     to_stop: bool = False
     kill_at_s: float | None = None
 
@@ -261,7 +256,6 @@ def _received(news: int) -> bytes:
 
 
 def _below() -> list[psutil.Process]:
-    """Return all processes below this one, which are those of the command."""
     return psutil.Process().children(recursive=True)
 
 

@@ -159,7 +159,6 @@ class _Reading:
 
 
 def _shown(path: Path) -> str:
-    """Return a path relative to the current folder if it is below it."""
     here = Path.cwd()
     if path.is_relative_to(here):
         return str(path.relative_to(here))

@@ -50,7 +50,6 @@ class Comparison:
     _view: ComparisonView
 
     def __repr__(self) -> str:
-        """Return the two checkpoints."""
         before, after = (f"{side.run_id}@{side.step}" for side in self._sides)
         return f"Comparison({before} with {after}: {len(self.table)} benchmarks)"
 
@@ -114,7 +113,6 @@ class Gate:
     _report: GateReport
 
     def __repr__(self) -> str:
-        """Return the decision and the two checkpoints."""
         return f"Gate({self.word}: {sides_text(self._report)})"
 
     def _repr_html_(self) -> str:

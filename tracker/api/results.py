@@ -75,7 +75,6 @@ class Project:
     _runs: ChosenRuns
 
     def __repr__(self) -> str:
-        """Return where the results are, and of which runs."""
         return f"Project({self.place}: {', '.join(self._runs.names or ('all runs',))})"
 
     def _repr_html_(self) -> str:

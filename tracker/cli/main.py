@@ -80,10 +80,7 @@ def module_of(command: str) -> str:
     return f"tracker.cli.commands.to_{group.lower().replace(' ', '_')}.{name}"
 
 
-_TIMED = {
-    "stdout": ("watch", "worker", "backfill"),
-    "stderr": ("watch", "worker", "backfill", "guard", "sweep"),
-}
+_TIMED = {"stdout": ("watch", "worker", "backfill"), "stderr": ("watch", "worker", "backfill", "guard", "sweep")}
 """Commands whose lines begin with the time where the stream is no terminal, because they log for long."""
 
 

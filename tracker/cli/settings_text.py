@@ -11,12 +11,12 @@ from enum import Enum
 from functools import cache
 from itertools import pairwise
 from pathlib import PurePath
-from typing import get_args, get_origin
+from typing import get_origin
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from tracker.config import Config
+from tracker.config.reading import section_of
 from tracker.config.section import Section
 
 Values = Mapping[str, object]
@@ -77,7 +77,7 @@ def _commented(chosen: Mapping[str, tuple[Values, ...]], all_offered: Mapping[st
 def tables(model: type[Section] = Config, prefix: str = "", *, is_inside: bool = False) -> Iterator[SettingsTable]:
     """Yield every table with its full name; a nested table follows its parent, and is repeatable if that is."""
     for key, field in model.model_fields.items():
-        section = section_of(field)
+        section = section_of(field.annotation)
         if section is not None:
             name = f"{prefix}{key}"
             kind = get_origin(field.annotation)
@@ -119,12 +119,6 @@ def _texts_below(module: str) -> dict[str, dict[str, str]]:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(meaning))):
                     found.setdefault(one.name, {})[name] = " ".join(meaning.split())
     return found
-
-
-def section_of(field: FieldInfo) -> type[Section] | None:
-    """Return the section that a setting holds; None: it is no table."""
-    candidates = (field.annotation, *get_args(field.annotation))
-    return next((c for c in candidates if isinstance(c, type) and issubclass(c, Section)), None)
 
 
 def _offers(section: type[Section], offered: Values) -> Iterator[str]:

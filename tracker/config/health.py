@@ -264,11 +264,6 @@ def load_rules(path: Path | None = None) -> HealthRules:
     )
 
 
-def load_line_rules() -> tuple[LineRule, ...]:
-    """Return the rules of the package for lines."""
-    return _with_shipped(()).lines
-
-
 def shipped_rules() -> tuple[RuleSection, ...]:
     """Return the rules of the package as they are written."""
     shipped = files("tracker.config").joinpath(SHIPPED)

@@ -16,6 +16,12 @@ File = TypeVar("File", bound=Section)
 """Model of a whole file."""
 
 
+def section_of(annotation: Any) -> type[Section] | None:  # noqa: ANN401 - a type expression has no common type
+    """Return the section that a setting of this type holds; None: it is no table."""
+    candidates = (annotation, *get_args(annotation))
+    return next((c for c in candidates if isinstance(c, type) and issubclass(c, Section)), None)
+
+
 def read_text(path: Path, *, hint: str) -> str:
     """Return what is in the file.
 
@@ -105,10 +111,5 @@ def _table_at(model: type[Section], location: tuple[int | str, ...]) -> type[Sec
             continue
         annotation = model.model_fields[part].annotation
         is_name = get_origin(annotation) is dict
-        model = _section_of(annotation)
+        model = section_of(annotation) or model
     return model
-
-
-def _section_of(annotation: Any) -> type[Section]:  # noqa: ANN401 - a type expression has no common type
-    candidates = (annotation, *get_args(annotation))
-    return next(c for c in candidates if isinstance(c, type) and issubclass(c, Section))

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from eval_jobs.errors import ConfigError, TrackerError
 from eval_jobs.host.bounded.answers import in_thread
+from tracker.adapters.checkpoints.files.listing import places_in
 from tracker.adapters.checkpoints.files.model_shape import read_shape
 from tracker.adapters.host.cgroups import cores
 from tracker.adapters.host.machine import ROOT, read_host, read_memory, read_network, read_volume
 from tracker.adapters.host.training_gpus import training_gpus
+from tracker.adapters.trainer_files.documents import read_documents
 from tracker.config import Config
 from tracker.domain.readiness.finding import Finding, finding_of, of_training, ok, warning
 from tracker.domain.readiness.training import limits
 from tracker.domain.readiness.training import memory as estimates
-from tracker.domain.readiness.training.facts import TrainingGpus
+from tracker.domain.readiness.training.facts import TrainingGpus, Volume
 from tracker.domain.readiness.training.gpus import training_gpu_findings
 from tracker.domain.readiness.training.memory import MemoryRoom, ModelShape, Offload, Setup, Zero
-from tracker.wiring.output_folder import Output, output_folder_of, read_output
 
 READ_S = 2.0
 """A file server and a driver that do not respond must not delay the start of a training."""
@@ -127,3 +129,64 @@ def _disk(config: Config | None, shape: ModelShape | None, output: Output | None
     if shape is not None:
         return limits.checkpoint_disk_finding(output.volume, estimates.CHECKPOINT_BYTES * shape.parameters, "")
     return limits.checkpoint_disk_finding(output.volume, None, "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """The disk of an output folder and its newest checkpoint. None: not known."""
+
+    volume: Volume | None = None
+    newest: str = ""
+    """Name of the newest checkpoint. Empty: there is none."""
+    newest_bytes: int | None = None
+    workers: int | None = None
+    """Of each data loader, in the trainer's settings."""
+
+
+def output_folder_of(config: Config | None) -> Path | None:
+    """Return the output folder of the run, else the current folder; None: it is not on this machine."""
+    if config is None:
+        return Path.cwd()
+    if "://" in config.run.output_dir:
+        return None
+    return Path(config.run.output_dir)
+
+
+def read_output(config: Config | None) -> Output:
+    """Return what the output folder says; of a current folder without settings, only the disk."""
+    folder = output_folder_of(config)
+    if folder is None:
+        return Output()
+    newest = None if config is None else _newest(config, folder)
+    if newest is None:
+        return Output(volume=read_volume(folder))
+    return Output(
+        volume=read_volume(folder), newest=newest.name, newest_bytes=_bytes_in(newest), workers=_workers(newest)
+    )
+
+
+def _newest(config: Config, folder: Path) -> Path | None:
+    pattern, skip = config.watch.to_options().pattern, config.run.state_dir
+    try:
+        places = places_in(folder, run_name="", pattern=pattern, skip=skip)
+    except OSError:  # it does not exist yet
+        return None
+    if places:
+        return places[-1].path
+    return None
+
+
+def _workers(checkpoint: Path) -> int | None:
+    for document in read_documents([checkpoint, checkpoint.parent]).values():
+        found = document.get("dataloader_num_workers")
+        if isinstance(found, int):
+            return found
+    return None
+
+
+def _bytes_in(folder: Path) -> int:
+    total = 0
+    for file in (folder, *folder.rglob("*")):
+        with suppress(OSError):  # the trainer may delete it meanwhile
+            total += file.stat().st_size if file.is_file() else 0
+    return total

@@ -141,7 +141,6 @@ def _sample_ids(planned: Sequence[Planned]) -> tuple[str, ...]:
 
 
 def _judge(prediction: Row | None, review: Row | None, failure: str) -> tuple[SampleStatus, float | None, str]:
-    """Return status, score and the detail of a sample."""
     if prediction is None:
         return SampleStatus.ERROR, None, failure or "no response"
     reason = str(_choice(prediction).get("stop_reason") or "missing")

@@ -91,7 +91,6 @@ def _fill(benchmark: Benchmark, folder: Path) -> tuple[str, ...]:
 
 
 def _write_rows(rows: Iterable[tuple[DatasetSplit, Row]], folder: Path) -> Collection[DatasetSplit]:
-    """Write one file for each part, and return the parts."""
     by_part: dict[DatasetSplit, list[Row]] = {}
     for part, row in rows:
         by_part.setdefault(part, []).append(row)

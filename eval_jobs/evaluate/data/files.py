@@ -100,7 +100,6 @@ def read_items(benchmark: Benchmark) -> tuple[Item, ...]:
 
 
 def _numbered_items(benchmark: Benchmark) -> Iterator[tuple[int, Item]]:
-    """Yield the rows of an `exact` or `choice` file with their lines."""
     if benchmark.data is None:
         raise BadData(f"benchmark `{benchmark.name}` has no data", hint="set `data` to the path of a JSONL file")
     path = Path(benchmark.data)

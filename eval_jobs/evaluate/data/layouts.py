@@ -128,10 +128,7 @@ def _arc_part(path: PurePath) -> DatasetSplit | None:
 def _arc(row: Row, _: PurePath) -> Row:
     question, choices = row["question"], row.get("choices")
     if isinstance(question, dict):  # AllenAI's own files nest the choices in the question
-        choices = {
-            "text": [c["text"] for c in question["choices"]],
-            "label": [c["label"] for c in question["choices"]],
-        }
+        choices = {"text": [c["text"] for c in question["choices"]], "label": [c["label"] for c in question["choices"]]}
         question = question["stem"]
     if not isinstance(choices, dict) or row["answerKey"] not in choices["label"]:
         raise ValueError("`answerKey` is not one of the labels in `choices`")

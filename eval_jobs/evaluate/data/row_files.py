@@ -60,7 +60,6 @@ def _jsonl_rows(path: Path) -> Iterator[NumberedRow]:
 
 
 def _lines(path: Path, file: IO[AnyStr]) -> Iterator[AnyStr]:
-    """Yield the lines of a file with their ends."""
     line = 0
     while text := file.readline(limits.ROW.most + 1):
         line += 1

@@ -237,7 +237,6 @@ def _with_durations(
 
 
 def _with_path_of_user(reply: Message, data: CachedDataset | None, benchmark: Benchmark) -> Message:
-    """Replace the path of the copy in a message by that of the user's data."""
     if data is None or benchmark.data is None:
         return reply
     return reply | {"message": str(reply["message"]).replace(str(data.folder), benchmark.data)}

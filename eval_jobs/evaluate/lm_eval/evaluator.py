@@ -52,7 +52,6 @@ class LmEvalEvaluator(ChildEvaluator):
     def _evaluate_one(
         self, benchmark: Benchmark, suite: Suite, endpoint: Endpoint, plan_id: str, progress: ShowProgress
     ) -> EvalResult:
-        """Run the harness to its end, and read its files."""
         check_settings(benchmark)
         _demand_planned_version(benchmark)
         began_s = time.monotonic()

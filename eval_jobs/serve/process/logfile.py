@@ -55,10 +55,7 @@ _ADVICE = (
     ("Unsupported CPU attention configuration", OTHER_HEAD_SIZE),
     ("requested memory for kv", "free memory, or lower the environment variable VLLM_CPU_KVCACHE_SPACE"),
     ("Available memory on node", "lower serve.gpu_memory_utilization (on a CPU: fraction of system memory)"),
-    (
-        "KV cache memory",
-        "lower serve.max_model_len; on a CPU, raise the environment variable VLLM_CPU_KVCACHE_SPACE",
-    ),
+    ("KV cache memory", "lower serve.max_model_len; on a CPU, raise the environment variable VLLM_CPU_KVCACHE_SPACE"),
 )
 
 PORT_IN_USE = "address already in use"

@@ -135,7 +135,6 @@ def _label(port: int, digest: str) -> None:
 
 
 def _results(reply: EngineReply, what: str) -> list[Mapping[str, Any]]:
-    """Return the results of all workers, at least one."""
     results = reply.body.get("results") if reply.is_ok and isinstance(reply.body, dict) else None
     if not isinstance(results, list) or not results or not all(isinstance(result, dict) for result in results):
         raise _cannot(what, reply)

@@ -12,5 +12,4 @@ class VllmEngine(ResidentEngine):
     """`eval_jobs.ports.Engine` for vLLM."""
 
     def __init__(self, work_dir: Path, clock: Clock) -> None:
-        """Initialize without a running engine."""
         super().__init__(work_dir, clock, starts=ColdStarts(work_dir, clock), load_into=load_into)

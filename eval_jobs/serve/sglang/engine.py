@@ -27,7 +27,6 @@ class SglangEngine(ResidentEngine):
     """`eval_jobs.ports.Engine` for SGLang."""
 
     def __init__(self, work_dir: Path, clock: Clock) -> None:
-        """Initialize without a running engine."""
         super().__init__(work_dir, clock, starts=SglangStarts(work_dir, clock), load_into=load_into)
 
 

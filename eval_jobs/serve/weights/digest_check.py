@@ -90,7 +90,6 @@ def _state(checkpoint: Checkpoint) -> tuple[tuple[int, ...], ...]:
 
 
 def _files(checkpoint: Checkpoint) -> list[Path]:
-    """Return the files that the digest covers, in its order."""
     folder = Path(checkpoint.uri)
     is_adapter = checkpoint.format is CheckpointFormat.LORA
     return [folder / name for name in ((ADAPTER_WEIGHTS,) if is_adapter else weight_names(folder))]

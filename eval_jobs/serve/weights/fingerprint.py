@@ -85,8 +85,7 @@ def fingerprint_of(folder: Path) -> Fingerprint:
         vocab_size = _vocab_size(config)
     except (BadWeights, OSError, ValueError, RecursionError) as error:
         raise CheckpointUnreadable(
-            f"cannot read the model in {folder}: {error}",
-            hint="the model folder is incomplete; evaluate another step",
+            f"cannot read the model in {folder}: {error}", hint="the model folder is incomplete; evaluate another step"
         ) from error
     return Fingerprint(
         tensors={name: (entry.dtype, entry.shape) for name, entry in entries.items()},

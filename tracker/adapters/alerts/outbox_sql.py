@@ -36,13 +36,7 @@ class AlertOutbox:
     """`tracker.ports.Alerting` over any number of `tracker.ports.Notifier`."""
 
     def __init__(
-        self,
-        engine: Engine,
-        channels: Sequence[Notifier],
-        clock: Clock | None = None,
-        *,
-        run: str,
-        link: str = "",
+        self, engine: Engine, channels: Sequence[Notifier], clock: Clock | None = None, *, run: str, link: str = ""
     ) -> None:
         """Open the outbox and migrate its tables. Only alerts of `run` are sent.
 
@@ -134,12 +128,7 @@ class AlertOutbox:
 
     def silence(self, silence: Silence) -> None:
         """Store a silence, effective from now on; see `ports.Alerting`."""
-        row = {
-            "id": silence.id,
-            "run_id": silence.run_id,
-            "ends_at": silence.ends_at,
-            "silence": to_json(silence),
-        }
+        row = {"id": silence.id, "run_id": silence.run_id, "ends_at": silence.ends_at, "silence": to_json(silence)}
         with transaction(self._engine) as connection:
             put_row(connection, SILENCES, row)
             # The silence may now end earlier, so all waiting alerts are checked again.

@@ -23,11 +23,7 @@ class PluginSource:
     """
 
     def __init__(self, run: str, place: str, pins_dir: Path, program: Program) -> None:
-        """Find and open the plugin.
-
-        Raises:
-            ConfigError: it is not installed, or cannot be opened.
-        """
+        """Find and open the plugin; raise ConfigError if it is not installed or cannot be opened."""
         self._found = find_plugin(SOURCES, program.name)
         self._source: CheckpointSource = self._found.open(CheckpointSource, run, place, pins_dir, program)
         self._failed = ""

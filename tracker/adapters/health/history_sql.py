@@ -7,12 +7,7 @@ from sqlalchemy import Engine, Row, or_, select, update
 from eval_jobs.errors import ConfigError, StoreError
 from eval_jobs.queue.database_sql import belongs_to, transaction
 from tracker.adapters.database.tables import HEALTH_INCIDENTS, HEALTH_POINTS, HEALTH_RUNS
-from tracker.adapters.health.documents import (
-    dismissal_from_json,
-    dismissal_to_json,
-    incident_from_json,
-    state_from_json,
-)
+from tracker.adapters.health.documents import DISMISSAL, INCIDENT, STATE
 from tracker.domain.health.stored import RunProgress, progress_of
 from tracker.domain.records.training import TrainingIncident, as_dismissed, dismissal_of
 from tracker.domain.records.types import CurvePoint
@@ -38,7 +33,7 @@ class SqlTrainingHistory:
         query = select(HEALTH_RUNS).where(belongs_to(HEALTH_RUNS.c.run_id, run)).order_by(HEALTH_RUNS.c.run_id)
         with transaction(self._engine) as connection:
             rows = connection.execute(query).all()
-        return tuple(progress_of(row.run_id, state_from_json(row.state), row.read_at, row.changes) for row in rows)
+        return tuple(progress_of(row.run_id, STATE.from_json(row.state), row.read_at, row.changes) for row in rows)
 
     def training_incidents(self, run_id: str) -> tuple[TrainingIncident, ...]:
         """Return the incidents of a run; see `ports.TrainingHistory`."""
@@ -63,9 +58,9 @@ class SqlTrainingHistory:
             row = connection.execute(_STORED.where(of_id)).one_or_none()
             if row is None:
                 raise ConfigError(f"no incident {incident_id!r}", hint="see `tracker incidents` for the ids")
-            incident = incident_from_json(row.incident)
+            incident = INCIDENT.from_json(row.incident)
             dismissal = dismissal_of(incident, reason)
-            document = dismissal_to_json(dismissal)
+            document = DISMISSAL.to_json(dismissal)
             connection.execute(update(HEALTH_INCIDENTS).where(of_id).values(dismissed=document))
             raised = update(HEALTH_RUNS).where(HEALTH_RUNS.c.run_id == incident.run_id)
             connection.execute(raised.values(changes=HEALTH_RUNS.c.changes + 1))
@@ -82,5 +77,5 @@ class SqlTrainingHistory:
 
 
 def _incident(row: Row[str, str | None]) -> TrainingIncident:
-    dismissal = None if row.dismissed is None else dismissal_from_json(row.dismissed)
-    return as_dismissed(incident_from_json(row.incident), dismissal)
+    dismissal = None if row.dismissed is None else DISMISSAL.from_json(row.dismissed)
+    return as_dismissed(INCIDENT.from_json(row.incident), dismissal)

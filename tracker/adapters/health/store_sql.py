@@ -13,13 +13,7 @@ from tracker.adapters.database.tables import (
     HEALTH_RUNS,
     HEALTH_STREAMS,
 )
-from tracker.adapters.health.documents import (
-    incident_to_json,
-    state_from_json,
-    state_to_json,
-    stream_from_json,
-    stream_to_json,
-)
+from tracker.adapters.health.documents import INCIDENT, STATE, STREAM
 from tracker.domain.health.stored import ReadNow, ReadSoFar
 from tracker.domain.records.training import TrainingIncident
 from tracker.domain.records.types import CurvePoint
@@ -45,8 +39,8 @@ class SqlHealthStore:
             raised = insert.on_conflict_do_update(index_elements=["run"], set_={"reader": reader.reader + 1})
             connection.execute(raised)  # first: it waits for a reader that is saving
             number = connection.execute(select(reader.reader).where(reader.run == self._run)).scalar_one()
-            runs = {row.run_id: state_from_json(row.state) for row in connection.execute(states)}
-            read = {row.path: stream_from_json(row.cursor) for row in connection.execute(streams)}
+            runs = {row.run_id: STATE.from_json(row.state) for row in connection.execute(states)}
+            read = {row.path: STREAM.from_json(row.cursor) for row in connection.execute(streams)}
         return ReadSoFar(runs=runs, streams=read, reader=number)
 
     def save(self, now: ReadNow) -> bool:
@@ -64,10 +58,10 @@ class SqlHealthStore:
         changed = {incident.run_id for incident in now.incidents}
         for path, (cursor, state) in now.streams.items():
             key = content_hash([self._run, path])
-            document = stream_to_json(cursor, state)
+            document = STREAM.to_json((cursor, state))
             put_row(connection, HEALTH_STREAMS, {"key": key, "run": self._run, "path": path, "cursor": document})
         for run_id, run in now.runs.items():
-            row = {"run": self._run, "read_at": now.read_at, "state": state_to_json(run)}
+            row = {"run": self._run, "read_at": now.read_at, "state": STATE.to_json(run)}
             self._put_run(connection, run_id, row, has_changes=run_id in changed)
         for incident in now.incidents:
             _put_incident(connection, incident)
@@ -88,7 +82,7 @@ def _insert_points(connection: Connection, run_id: str, points: Sequence[CurvePo
 
 
 def _put_incident(connection: Connection, incident: TrainingIncident) -> None:
-    document = incident_to_json(incident)
+    document = INCIDENT.to_json(incident)
     changed = update(HEALTH_INCIDENTS).where(HEALTH_INCIDENTS.c.id == incident.id).values(incident=document)
     if connection.execute(changed).rowcount:
         return

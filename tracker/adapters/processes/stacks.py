@@ -84,7 +84,6 @@ class Stacks:
         return self._report("the output of py-spy cannot be read") if stack is None else stack
 
     def _failed(self, errors: str, pid: int) -> str:
-        """Report what py-spy says about a process that still runs."""
         said = (errors.strip().splitlines() or ["no output"])[0][:MAX_CHARS]
         if "denied" in said.lower() or "permitted" in said.lower():
             return self._report(f"py-spy may not trace processes: {said}", "see `tracker doctor`")

@@ -203,10 +203,7 @@ def _sample(one: ProcessId) -> Sample:
     except (psutil.Error, OSError):
         return Sample(state=ProcessState.UNKNOWN if proc.exists(one.pid) else ProcessState.GONE)
     return Sample(
-        state=state,
-        cpu_s=times.user + times.system,
-        moved_bytes=_moved_bytes(process),
-        waits_in=_waits_in(one.pid),
+        state=state, cpu_s=times.user + times.system, moved_bytes=_moved_bytes(process), waits_in=_waits_in(one.pid)
     )
 
 

@@ -88,7 +88,6 @@ class SampleFiles:
     """All samples below `folder`. Any number of processes may write and read concurrently."""
 
     def __init__(self, folder: Path) -> None:
-        """Set the folder; nothing is read or written yet."""
         self._folder = folder
         self._questions = QuestionFiles(folder)
 
@@ -243,7 +242,6 @@ def _side_by_side(tables: Sequence[tuple[pa.Table, slice]], names: Sequence[str]
 
 
 def _place_columns(results: Sequence[EvalResult], asked: Sequence[StoredQuestions]) -> dict[str, Any]:
-    """Return the columns that identify the question of each row."""
     counts = [len(result.samples) for result in results]
     positions = [np.arange(count, dtype=np.int32) for count in counts]
     return {

@@ -50,7 +50,6 @@ class QuestionFiles:
     """The questions below `folder`. Any number of processes may write and read concurrently."""
 
     def __init__(self, folder: Path) -> None:
-        """Set the folder; nothing is read or written yet."""
         self._folder = folder / FOLDER
         self._whole: set[str] = set()
         """Digests whose file this process found complete."""

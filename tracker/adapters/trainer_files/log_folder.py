@@ -19,15 +19,7 @@ from eval_jobs.errors import ConfigError
 from eval_jobs.host.paths import canonical
 from eval_jobs.ports import Clock
 from tracker.adapters.trainer_files.event_files import FollowedEvents
-from tracker.adapters.trainer_files.folders import (
-    MAX_NAMES,
-    entries,
-    events_in,
-    is_folder,
-    is_link,
-    is_run,
-    of_ranks,
-)
+from tracker.adapters.trainer_files.folders import MAX_NAMES, entries, events_in, is_folder, is_link, is_run, of_ranks
 from tracker.adapters.trainer_files.followed_file import FollowedFile, ReadPart
 from tracker.adapters.trainer_files.followed_logs import FollowedLog, queues_of
 from tracker.adapters.trainer_files.log_lines import begins_with_step
@@ -81,8 +73,6 @@ class LogPlaces:
 
 @dataclass(frozen=True, kw_only=True)
 class _Found:
-    """A log on disk."""
-
     path: str
     sub_folder: str
     """Name of the run below the run, as whose log it counts; empty: it is the run's own."""

@@ -12,10 +12,7 @@ import pyarrow as pa
 from tracker.api.formats.arrow import array_of, arrow_schema
 from tracker.domain.tables.columns import Column, Kind, Rows, TableDefinition
 
-_EXTENSIONS = {
-    Kind.TEXT: pd.StringDtype("pyarrow", na_value=np.nan),
-    Kind.OPTIONAL_INTEGER: pd.Int64Dtype(),
-}
+_EXTENSIONS = {Kind.TEXT: pd.StringDtype("pyarrow", na_value=np.nan), Kind.OPTIONAL_INTEGER: pd.Int64Dtype()}
 
 
 def frame_of(table: TableDefinition, rows: Rows) -> pd.DataFrame:

@@ -9,14 +9,7 @@ from rich.text import Text
 from tracker.cli.tables.render import number_columns, plain_table, quoted, run_title, sample_grid
 from tracker.domain.forgetting import wording
 from tracker.domain.forgetting.types import BenchmarkLedger, LedgerRow, LostSample, RunLedger
-from tracker.domain.records.display import (
-    NOTHING,
-    count_text,
-    one_line,
-    score_text,
-    signed_text,
-    span_text,
-)
+from tracker.domain.records.display import NOTHING, count_text, one_line, score_text, signed_text, span_text
 
 
 def ledger_tables(ledger: RunLedger, *, subsets: int) -> RenderableType:

@@ -53,7 +53,6 @@ def _steps(steps: StepsRead) -> str:
 
 
 def _number(value: float | None) -> str:
-    """Return a logged number, which may be NaN."""
     return score_text(value) if value is None or math.isfinite(value) else str(value)
 
 

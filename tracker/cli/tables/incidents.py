@@ -11,7 +11,7 @@ from tracker.domain.alerts.training import incident_text, state_text
 from tracker.domain.health.failures import Failures
 from tracker.domain.health.stored import RunProgress
 from tracker.domain.records.display import clean_lines, count_text, duration_text, one_line
-from tracker.domain.records.training import TrainingIncident, TroubleLine, TroubleSource
+from tracker.domain.records.training import TrainingIncident, TroubleSource
 
 
 def incidents_table(incidents: Sequence[TrainingIncident]) -> Table:
@@ -76,7 +76,7 @@ def incident_view(incident: TrainingIncident) -> RenderableType:
     for label, text in _facts(incident):
         grid.add_row(Text(label, "bold"), Text(text, overflow="fold"))
     parts: list[RenderableType] = [grid]
-    lines = [f"{_place(line)}: {line.text}" for line in incident.evidence if line.number]
+    lines = [f"{line.stream}:{line.number}: {line.text}" for line in incident.evidence if line.number]
     parts += _lines("lines", lines, style="")
     parts += _lines("before them" if lines else "last lines", incident.context)
     parts += _lines("processes", clean_lines(incident.capture))
@@ -84,7 +84,6 @@ def incident_view(incident: TrainingIncident) -> RenderableType:
 
 
 def _lines(label: str, lines: Sequence[str], style: str = "dim") -> list[Text]:
-    """Return a label and indented lines; nothing without lines."""
     if not lines:
         return []
     return [Text(label, "bold"), *(Text(f"  {line}", style) for line in lines)]
@@ -106,7 +105,3 @@ def _facts(incident: TrainingIncident) -> Iterator[tuple[str, str]]:
         yield "hint", incident.hint
     if incident.cause.trouble.command:
         yield "next", incident.cause.trouble.command
-
-
-def _place(line: TroubleLine) -> str:
-    return f"{line.stream}:{line.number}"

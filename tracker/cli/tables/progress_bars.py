@@ -87,5 +87,4 @@ class ProgressBars:
         self._tasks = shown
 
     def __rich__(self) -> RenderableType:
-        """Return the bars, or nothing."""
         return self._bars.get_renderable() if self._tasks else Group()

@@ -234,7 +234,6 @@ def _since(verdict: Verdict) -> Text:
 
 
 def _earlier(count: int, what: str) -> Iterable[Text]:
-    """Yield the number of omitted lines, and how to see them."""
     if count:
         yield Text(f"\u2026 {count:,} earlier {what}{'s' if count > 1 else ''}: --last 0 shows all", style="dim")
 
@@ -291,7 +290,6 @@ def _score(verdict: Verdict) -> Text:
 
 
 def _coverage(verdict: Verdict, word: str = "") -> Text:
-    """Return the share of samples with a score, if not all have one."""
     share = f" ({percent_text(verdict.coverage)}{word})" if _is_partial(verdict) else ""
     return Text(share, style="bold yellow")
 

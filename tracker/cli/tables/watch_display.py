@@ -126,7 +126,6 @@ class WatchDisplay:
             self._console.print(Text.assemble(" " * 10, line), soft_wrap=True)
 
     def _at(self, run_id: str, step: int) -> str:
-        """Return the step, after the run's name if a folder contains several runs."""
         return f"{self._of_run(run_id)}step {step}"
 
     def _of_plan(self, plan: EvalPlan) -> str:
@@ -202,7 +201,6 @@ class WatchDisplay:
 
 
 def _is_of_runs(state: QueueState) -> bool:
-    """Return whether only checkpoints of runs are evaluated."""
     for one in state.running:
         if one.plan.sweep is not None or one.plan.calibration:
             return False

@@ -29,13 +29,6 @@ def chance_text(expected: float) -> str:
     return f"{expected:.0f}"
 
 
-def whole_text(count: int) -> str:
-    """Return a whole number with a true minus sign."""
-    if count >= 0:
-        return str(count)
-    return f"\N{MINUS SIGN}{-count}"
-
-
 def window_text(window: Window) -> str:
     """Return `correct at step 600 and incorrect at step 1000`; mostly so if there are several on a side."""
     mostly = "mostly " if max(len(window.before_steps), len(window.after_steps)) > 1 else ""

@@ -85,11 +85,8 @@ def checks_of(report: GateReport) -> tuple[GateCheck, ...]:
 
 def scores_and_change_text(compared: ComparedBenchmark) -> str:
     """Return both scores, the change with its 95 % interval, and the one-sided p of a loss."""
-    change = compared.comparison
-    scores = f"{display.score_text(compared.before.mean)} → {display.score_text(compared.after.mean)}"
-    interval = f"[{display.signed_text(change.ci_low)}, {display.signed_text(change.ci_high)}]"
-    p = display.p_value_text(change.p_worse)
-    return f"{scores}, {display.signed_text(change.delta)} {interval}, {p}"
+    p = display.p_value_text(compared.comparison.p_worse)
+    return f"{scores_text(compared)}, {gate_change_text(compared)}, {p}"
 
 
 def sides_text(report: GateReport) -> str:

@@ -66,7 +66,6 @@ def failures_of_runs(runs: Iterable[tuple[Sequence[TrainingIncident], Iterable[i
 
 
 def _gaps_h(times: Sequence[datetime]) -> list[float]:
-    """Return the hours between two failures each."""
     return [(later - before).total_seconds() / 3600 for before, later in pairwise(times)]
 
 

@@ -6,10 +6,7 @@ from functools import partial
 
 from eval_jobs.records.gpu_health import GpuHealth, ThrottleReason
 
-HARDWARE = {
-    ThrottleReason.HW_THERMAL: "it is too hot",
-    ThrottleReason.HW_POWER_BRAKE: "the power supply asks for it",
-}
+HARDWARE = {ThrottleReason.HW_THERMAL: "it is too hot", ThrottleReason.HW_POWER_BRAKE: "the power supply asks for it"}
 """Reasons of the hardware. HW_SLOWDOWN comes with each of them; alone, it is also reported while clocks change."""
 _Trouble = tuple[str, str, str]
 """Name, rest of a sentence about the GPU, and hint."""

@@ -79,5 +79,4 @@ def _wait_s(run: RunState, cause: TroubleClass) -> float:
 
 
 def _pauses(run: RunState) -> bool:
-    """Return whether the training stood still again and again."""
     return len(run.pace.pauses_s) >= PAUSES

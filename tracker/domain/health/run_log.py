@@ -45,12 +45,7 @@ from tracker.domain.health.series.kinds import loss_in
 from tracker.domain.health.series.loss import SeriesFinding
 from tracker.domain.health.series_incidents import SeenFinding, finding_key, incident_of
 from tracker.domain.records.display import one_line, shortened
-from tracker.domain.records.training import (
-    IncidentEnd,
-    TrainingIncident,
-    TroubleLine,
-    TroubleSource,
-)
+from tracker.domain.records.training import IncidentEnd, TrainingIncident, TroubleLine, TroubleSource
 from tracker.domain.records.types import CurvePoint
 
 STEPS_AFTER = 3
@@ -270,7 +265,6 @@ class RunLog:
         return found
 
     def _hit(self, hit: LineHit, line: RawLine, where: tuple[Stream, StreamState]) -> None:
-        """Count trouble."""
         stream, state = where
         episode = self.state.episode
         if hit.trouble.is_consequence:

@@ -26,10 +26,7 @@ _SAID: Mapping[str, tuple[str, str]] = {
     SeriesName.NAN: ("A number is NaN or infinite", "lower the learning rate, or look at the data of this step"),
     SeriesName.GRADIENT: ("The gradient norm jumped", "clip gradients, or look at the data of these steps"),
     SeriesName.LR: ("The learning rate jumped", "compare it with the schedule that you wanted"),
-    SeriesName.THROUGHPUT: (
-        "The training slowed down",
-        "look at data loading, other jobs and the network",
-    ),
+    SeriesName.THROUGHPUT: ("The training slowed down", "look at data loading, other jobs and the network"),
     SeriesName.MEMORY: ("Memory grows all the time", "look for tensors or caches that are kept from step to step"),
     SeriesName.BEHIND: ("A rank left the others", "compare its data and its GPU with those of the others"),
 }

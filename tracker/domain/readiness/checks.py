@@ -139,7 +139,6 @@ def benchmark_subject(benchmark: Benchmark) -> str:
 
 
 def _or_longer(model: ModelFacts, spec: ServeSpec) -> str:
-    """Return the advice to use more of the model's length, if the settings do not use all of it."""
     if spec.max_model_len is None or (model.max_length or spec.max_model_len) <= spec.max_model_len:
         return ""
     return f", or raise serve.max_model_len up to {model.max_length}"

@@ -39,7 +39,6 @@ class Finding:
     side: FindingSide = FindingSide.EVALUATION
 
     def __str__(self) -> str:
-        """Return it as one line of a log."""
         return f"{self.subject}: {self.message}" + (f" (hint: {self.hint})" if self.hint else "")
 
 

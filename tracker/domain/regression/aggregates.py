@@ -14,12 +14,7 @@ import numpy as np
 from eval_jobs.errors import BadData
 from tracker.domain.regression.budget import PLAIN
 from tracker.domain.regression.detector import ErrorBudget, Evidence, Track, evidence_of
-from tracker.domain.regression.jitter import (
-    WINDOW,
-    estimate_jitter,
-    independent_jitter,
-    second_differences_of,
-)
+from tracker.domain.regression.jitter import WINDOW, estimate_jitter, independent_jitter, second_differences_of
 from tracker.domain.scores.matrix import Contrast, FloatArray, IntArray
 
 _NO_VARIANCE = 1e-12

@@ -16,14 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from tracker.domain.records.types import Baseline
-from tracker.domain.regression.blocks import (
-    Blocks,
-    newest_of,
-    peak_blocks,
-    peak_width,
-    recent_blocks,
-    triple_starts,
-)
+from tracker.domain.regression.blocks import Blocks, newest_of, peak_blocks, peak_width, recent_blocks, triple_starts
 from tracker.domain.regression.budget import DEFAULT, POOLED, Design, alpha_per_checkpoint
 from tracker.domain.regression.jitter import (
     SIZES,

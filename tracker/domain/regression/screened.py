@@ -18,14 +18,7 @@ import numpy as np
 from tracker.domain.regression.blocks import Blocks, triple_starts
 from tracker.domain.regression.jitter import SIZES, WINDOW, SecondDifferences, differences_at
 from tracker.domain.regression.null_variance import null_variances
-from tracker.domain.scores.matrix import (
-    BoolArray,
-    Contrast,
-    FloatArray,
-    IntArray,
-    ScoreMatrix,
-    columns_of_matrix,
-)
+from tracker.domain.scores.matrix import BoolArray, Contrast, FloatArray, IntArray, ScoreMatrix, columns_of_matrix
 
 MIN_CORE = 10
 """Minimum number of samples evaluated at all checkpoints; with fewer, screened ones are not compared."""

@@ -72,11 +72,7 @@ def estimate_text(expected: Estimate) -> str:
         count += f", {expected.own} reusing scores from the evaluation of the run"
     if not expected.left:
         return f"{count}: nothing left to evaluate"
-    stages = (
-        (expected.loading_s, "loading"),
-        (expected.evaluating_s, "scoring"),
-        (expected.probing_s, "latency test"),
-    )
+    stages = ((expected.loading_s, "loading"), (expected.evaluating_s, "scoring"), (expected.probing_s, "latency test"))
     spent = ", ".join(f"{duration_text(seconds)} {name}" for seconds, name in stages if seconds)
     about = f"about {duration_text(expected.total_s)} ({spent})" if spent else "duration unknown"
     without = f", excluding {names_text(expected.unknown)} (no timings yet)" if expected.unknown else ""

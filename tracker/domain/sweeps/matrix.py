@@ -8,16 +8,7 @@ from itertools import product
 
 from eval_jobs.identity import content_hash, make_plan, sweep_plan
 from eval_jobs.records.run_scope import is_of
-from eval_jobs.types import (
-    Benchmark,
-    Checkpoint,
-    CheckpointFormat,
-    EvalPlan,
-    ProbeLoad,
-    ServeSpec,
-    Suite,
-    SweepCell,
-)
+from eval_jobs.types import Benchmark, Checkpoint, CheckpointFormat, EvalPlan, ProbeLoad, ServeSpec, Suite, SweepCell
 from tracker.domain.sweeps.types import OtherModel, Setting, Sweep
 
 GENERATION_AXES = ("temperature", "top_p", "top_k", "seed")

@@ -6,16 +6,7 @@ from tracker.domain.compare.view import ComparedBenchmark, ComparisonView
 from tracker.domain.gate.text import checks_of
 from tracker.domain.gate.types import BenchmarkCheck, GateReport, GateWord
 from tracker.domain.records.types import VerdictWord
-from tracker.domain.tables.columns import (
-    Column,
-    Rows,
-    TableDefinition,
-    category,
-    flag,
-    number,
-    optional_count,
-    text,
-)
+from tracker.domain.tables.columns import Column, Rows, TableDefinition, category, flag, number, optional_count, text
 
 _CHANGE: tuple[Column, ...] = (
     number("before", "Score before, as the benchmark reports it."),

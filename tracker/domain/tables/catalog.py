@@ -3,16 +3,7 @@
 from collections.abc import Mapping
 
 from tracker.domain.records.types import VerdictWord
-from tracker.domain.tables.columns import (
-    TableDefinition,
-    category,
-    count,
-    flag,
-    moment,
-    number,
-    optional_count,
-    text,
-)
+from tracker.domain.tables.columns import TableDefinition, category, count, flag, moment, number, optional_count, text
 
 _WORDS = tuple(str(word) for word in VerdictWord)
 _RUN = text("run", "Name of the run.")
@@ -309,12 +300,7 @@ ALERTS = TableDefinition(
 CURVES = TableDefinition(
     name="curves",
     row="logged value of the training; after a rewind, a step has those of both branches",
-    columns=(
-        _RUN,
-        _STEP,
-        category("key", "Name of the curve, such as train/loss."),
-        number("value", "Its value."),
-    ),
+    columns=(_RUN, _STEP, category("key", "Name of the curve, such as train/loss."), number("value", "Its value.")),
 )
 
 LOG = TableDefinition(

@@ -274,12 +274,10 @@ def _times(probe: ProbeResult) -> Iterator[tuple[str, object]]:
 
 
 def _fields_of(record: object, table: TableDefinition) -> dict[str, object]:
-    """Return the fields of a record that are columns of a table."""
     return {name: getattr(record, name) for name in table.names if hasattr(record, name)}
 
 
 def _sorted(table: TableDefinition, rows: Sequence[Mapping[str, object]]) -> Rows:
-    """Return the rows in columns, sorted by the first columns."""
     leading = table.names[:5]
     ordered = sorted(rows, key=lambda row: [_sort_key(row[name]) for name in leading])
     return {name: [row[name] for row in ordered] for name in table.names}

@@ -20,11 +20,7 @@ from eval_jobs.harness.samples import NO_ANSWER, NO_LIKELIHOOD
 Requests = Sequence[Any]
 """The harness's `Instance`s, or their tokens."""
 
-_TOKENS: dict[str, object] = {
-    "tokenizer_backend": "huggingface",
-    "tokenized_requests": True,
-    "add_bos_token": True,
-}
+_TOKENS: dict[str, object] = {"tokenizer_backend": "huggingface", "tokenized_requests": True, "add_bos_token": True}
 """The harness counts tokens: it must send the tokens it counts, with the model's BOS token if there is one."""
 
 

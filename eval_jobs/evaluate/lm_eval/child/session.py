@@ -78,12 +78,10 @@ class Session:
         self._outcomes: list[tuple[Place, RequestOutcome]] = []
 
     def __enter__(self) -> Self:
-        """Start the threads that send requests."""
         self._pool.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End the threads and close the client."""
         self._pool.__exit__(*error)
         self._client.close()
 

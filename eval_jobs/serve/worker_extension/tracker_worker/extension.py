@@ -37,7 +37,6 @@ class _OpenFile:
     state: tuple[int, ...]
 
     def demand_unchanged(self) -> None:
-        """Raise BadWeights if the file was written to after it was opened."""
         if _state(self.file) != self.state:
             raise BadWeights(f"{self.name} changed while being read")
 

@@ -57,6 +57,5 @@ def is_open(path: str) -> bool:
 
 
 def _path(scope: Message) -> str:
-    """Return the path that the routes are matched against."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", ""))

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from eval_jobs.host.masking import MaskingFormatter
+from eval_jobs.execute.child import MaskingFormatter
 
 
 def test_a_line_is_one_line_without_keys_and_without_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:

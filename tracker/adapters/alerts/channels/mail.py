@@ -88,7 +88,6 @@ class _Bounded(smtplib.SMTP):
     """A session with a deadline: a reply may have lines without an end, and its bytes may come slowly."""
 
     def getreply(self) -> tuple[int, bytes]:
-        """Read one reply; see smtplib."""
         if self.file is None and self.sock is not None:
             self.file = io.BufferedReader(MeteredReader(self.sock, time.monotonic() + self.timeout, CHANNEL_ANSWER))
         return super().getreply()

@@ -19,11 +19,7 @@ class PluginChannel:
     """`tracker.ports.Notifier` around the channel of another package."""
 
     def __init__(self, name: str, program: Program, *, patience_s: float) -> None:
-        """Find and open the plugin.
-
-        Raises:
-            ConfigError: it is not installed, or cannot be opened.
-        """
+        """Find and open the plugin; raise ConfigError if it is not installed or cannot be opened."""
         self.name = name
         self._patience_s = patience_s
         self._alone = Semaphore()
@@ -41,8 +37,7 @@ class PluginChannel:
         except ChannelRefused as error:
             if isinstance(error.__cause__, TimeoutError | ConnectionError):
                 raise ChannelUnreachable(
-                    f"channel {self.name!r}: no response from {self._found}",
-                    hint="check that its service is reachable",
+                    f"channel {self.name!r}: no response from {self._found}", hint="check that its service is reachable"
                 ) from error
             raise
         if not str(said or "").strip():

@@ -8,7 +8,6 @@ Credentials come from the same places as in AWS's own tools: AWS_ACCESS_KEY_ID a
 ~/.aws, the role of the machine. Requests go straight to the server: s3fs's listings, which may be cached, are not used.
 """
 
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,8 +26,6 @@ from botocore.parsers import ResponseParserError
 from eval_jobs.errors import ConfigError, StoreUnavailable, TrackerError
 from eval_jobs.limits import S3_ANSWER, S3_OBJECTS
 from tracker.domain.checkpoints.buckets import S3Access, S3Location
-
-log = logging.getLogger(__name__)
 
 CONNECT_S, READ_S, ATTEMPTS = 5, 30, 3
 """Per request: timeouts of the connection and of a read, in seconds, and the number of attempts."""

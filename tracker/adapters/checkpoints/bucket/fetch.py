@@ -118,7 +118,6 @@ class Fetcher:
         return folder
 
     def _download(self, folder: Path, wanted: Mapping[str, S3Object]) -> bool:
-        """Download all objects; return whether each still exists in its version."""
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="bucket-fetch") as pool:
             return all(list(pool.map(lambda name: self._file(folder / name, wanted[name]), wanted)))
 

@@ -112,7 +112,6 @@ class Consolidator:
             )
 
     def _converted(self, pin: Pin) -> Answer:
-        """Write the result next to the raw state, and return the child's response."""
         out = Path(pin.folder) / OUT
         remove_folder(out)
         out.mkdir()

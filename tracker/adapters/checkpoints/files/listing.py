@@ -338,7 +338,6 @@ def _held_model(folder: str, mtime_ns: int) -> bool:
 
 
 def _folders(folder: Path) -> list[str]:
-    """Return the names of the sub-folders, ordered."""
     with os.scandir(folder) as entries:
         return sorted(entry.name for entry in entries if _is_folder(entry))
 

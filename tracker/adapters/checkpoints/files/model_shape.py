@@ -72,8 +72,5 @@ def shape_of(where: str, tensors: Iterable[TensorFact], *, is_tied: bool) -> Mod
         if len(one.shape) == 2 and not any(part in one.name for part in _NO_LINEAR):
             adapters += LORA_RANK * sum(one.shape)
     return ModelShape(
-        where=where,
-        parameters=layers.total(),
-        largest_layer=max(layers.values(), default=0),
-        lora_parameters=adapters,
+        where=where, parameters=layers.total(), largest_layer=max(layers.values(), default=0), lora_parameters=adapters
     )

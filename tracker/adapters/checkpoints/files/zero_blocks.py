@@ -44,7 +44,6 @@ class ZeroScan:
             yield ZeroRun(file=name, begin=begin, end=end, is_tail=end == size)
 
     def _part(self, part: memoryview) -> None:
-        """Scan a piece within one block."""
         if not part:
             return
         if self._at % BLOCK_BYTES == 0:

@@ -268,7 +268,6 @@ def _final(pin: Pin, digest: str) -> tuple[Path, Checkpoint | None]:
 
 
 def _published(folder: Path) -> Pin | None:
-    """Return the pin that is published as `folder` and unchanged, or None."""
     pin = read_pin(folder) if folder.exists() else None
     if pin is not None and pin.checkpoint is not None and is_unchanged(pin):
         return pin

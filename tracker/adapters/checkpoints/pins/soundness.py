@@ -80,10 +80,7 @@ def _earlier(pin: Pin) -> Earlier | None:
         except (OSError, CheckpointError):
             continue  # no longer readable, or weights in another file format
         return Earlier(
-            step=other.step,
-            tensors={t.name: t for t in tensors},
-            config=_config(other),
-            zeros=frozenset(other.zeros),
+            step=other.step, tensors={t.name: t for t in tensors}, config=_config(other), zeros=frozenset(other.zeros)
         )
     return None
 

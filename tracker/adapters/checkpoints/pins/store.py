@@ -26,7 +26,6 @@ class FolderOfPins:
     """`tracker.ports.Pins` over the folder that the checkpoint sources publish to."""
 
     def __init__(self, pins_dir: Path) -> None:
-        """Set where the pins are; the folder may not exist yet."""
         self._pins_dir = pins_dir.absolute()
 
     def held(self) -> tuple[HeldPin, ...]:

@@ -31,8 +31,6 @@ _HINT = "pass another --output"
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
-    """The options."""
-
     tables: tuple[str, ...]
     place: str
     runs: tuple[str, ...]

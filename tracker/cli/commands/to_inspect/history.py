@@ -86,7 +86,6 @@ def _decisions(history: RunHistory, name: str) -> Iterator[str]:
 
 
 def _training(history: RunHistory, name: str, *, has_scores: bool) -> Iterator[Text]:
-    """Yield what the logs of the training say, apart from its curves."""
     progress = next((one for one in history.progress(name) if one.run_id == name), None)
     if progress is not None and not has_scores:
         step = "no step" if progress.last_step is None else f"step {progress.last_step}"

@@ -216,7 +216,6 @@ def _check_gone(project: Project, name: str) -> None:
 
 
 def _waiting_for(project: Project) -> dict[str, int]:
-    """Return the number of pending alerts of each channel that is no longer configured, by name."""
     return {state.name: state.waiting for state in project.alerting.channels() if not state.is_configured}
 
 

@@ -83,7 +83,6 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) 
 
 
 def _chosen(project: Project, name: str) -> Checkpoint:
-    """Return the named checkpoint, pinned."""
     if not is_reference(name) and _is_place(name):
         return pin_named(project.config, name)
     if not project.history.runs() and "@" not in name:

@@ -128,8 +128,7 @@ def _take(
     lock = named_lock(project.database, f"import {project.config.run.name}")
     if not lock.take():
         raise StoreUnavailable(
-            f"another import into {project.config.run.name} is running",
-            hint="retry when it has finished",
+            f"another import into {project.config.run.name} is running", hint="retry when it has finished"
         )
     world = project.world()
     try:

@@ -112,7 +112,6 @@ def _leads(lead: Lead, project: Project) -> bool:
 
 
 def _project_of(project: Project, folder: Path | None, run_name: str | None) -> Project:
-    """Return the project with the requested folder and run name."""
     run = project.config.run
     if folder is not None and canonical(str(folder)) != canonical(run.output_dir):
         run = run.model_copy(update={"output_dir": str(folder.absolute()), "name": folder.absolute().name})
@@ -153,8 +152,7 @@ def _places(project: Project, asked: _Asked) -> tuple[CheckpointLocation, ...]:
         held = names_text(entries) if entries else "nothing"
         what = " with these steps" if found else ""
         raise ConfigError(
-            f"no checkpoint{what} in {folder}",
-            hint=f"check watch.pattern and --steps; the folder contains {held}",
+            f"no checkpoint{what} in {folder}", hint=f"check watch.pattern and --steps; the folder contains {held}"
         )
     return tuple(ordered)
 
@@ -193,7 +191,6 @@ def _fill(
 
 
 def _demand_watcher(lead: Lead, run: str, now: datetime) -> None:
-    """Raise an error if no process watches the run any more."""
     if lead.take(now):
         raise TrackerError(f"the watcher of run {run} stopped", hint="run the same command again to continue")
 

@@ -130,7 +130,6 @@ def _sweep(service: sweeps.SweepService, name: str) -> Sweep:
 
 
 def _open_turn(service: sweeps.SweepService, name: str) -> Turn | None:
-    """Return the on-demand run of a sweep that has not ended; None: there is none."""
     return next((turn for turn in service.store.open_turns() if turn.sweep == name and turn.by_hand), None)
 
 
@@ -201,7 +200,6 @@ def _progress(turn: Turn, service: sweeps.SweepService) -> tuple[str, list[Title
 
 
 def _ended(console: Console, board: Board, unsent: int) -> int:
-    """Print what is left to do, and return the exit code."""
     if board.state is TurnState.REFUSED:
         return ExitCode.USAGE
     note = board.note

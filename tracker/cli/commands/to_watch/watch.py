@@ -140,12 +140,10 @@ class _Session:
     """Ends the pause between two passes."""
 
     def __post_init__(self) -> None:
-        """Start no process yet."""
         self.agent = self.agent_of(self.project)
 
     @cached_property
     def log(self) -> WatchLog:
-        """What this process says of itself in the log."""
         return WatchLog(self.project.history, self.project.config.run.name, SystemClock())
 
     def is_superseded(self) -> bool:

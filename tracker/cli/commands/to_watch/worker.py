@@ -5,14 +5,12 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.status import Status
 from rich.text import Text
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.execute.child import database_from_environment
 from eval_jobs.execute.worker.claiming import PinVisibility
 from eval_jobs.execute.worker.main import WorkerOptions, run_worker
-from eval_jobs.ports import Note
 from eval_jobs.queue.address import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE, checked_database_url
 from tracker.adapters.secrets import read_secret
 from tracker.api.opening import open_project
@@ -46,7 +44,6 @@ def command(*, config_path: Path | None, database: str, password_file: Path | No
 
 
 def _place_of(config_path: Path, work_dir: Path | None) -> tuple[str, str, Path]:
-    """Return URL and password of a project's database, and the work folder."""
     project = open_project(config_path)
     project.make_state_dir()
     config = project.config
@@ -70,7 +67,7 @@ def _work(url: str, password: str, work_dir: Path | None) -> None:
                 password=password,
                 work_dir=work_dir.absolute(),
                 visibility=PinVisibility(),
-                show=_line_of(status),
+                show=lambda line: status.update(Text(one_line(line))),
             )
         )
     finally:
@@ -87,7 +84,3 @@ class _Events(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         style = "yellow" if record.levelno >= logging.WARNING else "dim"
         self._console.print(Text(one_line(record.getMessage()), style), soft_wrap=True)
-
-
-def _line_of(status: Status) -> Note:
-    return lambda line: status.update(Text(one_line(line)))

@@ -90,5 +90,4 @@ def _is_in(frame: StackFrame, modules: Sequence[str]) -> bool:
 
 
 def _name(frame: StackFrame) -> str:
-    """Return the name of a function without that of its class."""
     return frame.function.rpartition(".")[2]

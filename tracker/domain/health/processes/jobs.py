@@ -180,7 +180,6 @@ def _is_forked(process: SeenProcess, by_pid: dict[int, SeenProcess]) -> bool:
 
 
 def _is_other(process: SeenProcess, places: Places) -> bool:
-    """Return whether a process trains nothing, whatever it names."""
     if is_tool(process):
         return True
     return places.pattern is None and process.rank is None and serves(process)

@@ -272,5 +272,4 @@ def _later(at_s: float | None, seconds: float) -> float | None:
 
 
 def _second(values: Sequence[float]) -> float:
-    """Return the second largest value; 0 for fewer than two."""
     return sorted(values)[-2] if len(values) > 1 else 0.0

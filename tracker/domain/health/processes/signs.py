@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tracker.domain.health.gpus import GpuFinding
-from tracker.domain.health.processes.capture import capture_of
+from tracker.domain.health.processes.collectives import short_file
 from tracker.domain.health.processes.hangs import Hang, HangName, Moment
 from tracker.domain.health.processes.leaks import REPORT_H, SHOW_H, Trend
 from tracker.domain.health.processes.pace import JobPace
+from tracker.domain.health.processes.seen import Sample
 from tracker.domain.records.display import duration_text
 from tracker.domain.records.training import (
     Severity,
@@ -41,12 +42,7 @@ TITLES = {
 TERMINAL = frozenset(("killed_for_memory", "rank_died", "failed", "gone"))
 _LEAKS = {
     "gpu_memory_leak": ("GPU memory", 2**30, "GiB", "look for tensors that are kept from step to step"),
-    "shared_memory_leak": (
-        "shared memory",
-        2**30,
-        "GiB",
-        "look for files that killed data loaders left",
-    ),
+    "shared_memory_leak": ("shared memory", 2**30, "GiB", "look for files that killed data loaders left"),
     "memory_leak": ("memory", 2**30, "GiB", "look for tensors and lists that are kept from step to step: see memray"),
     "descriptor_leak": ("open files", 1, "", "look for files, sockets and processes that are never closed"),
 }
@@ -123,13 +119,45 @@ def incident_of_sign(sign: ProcessSign, run_id: str, step: int | None, at: datet
 
 def sign_of_gpu(finding: GpuFinding) -> ProcessSign:
     """Return what is wrong with a GPU."""
-    return ProcessSign(
-        trouble=process_trouble(finding.name, finding.hint),
-        text=finding.sentence,
-    )
+    return ProcessSign(trouble=process_trouble(finding.name, finding.hint), text=finding.sentence)
 
 
 def _source_of(name: str) -> TroubleSource:
     if name in _LEAKS:
         return TroubleSource.RESOURCE
     return TroubleSource.HARDWARE if name.startswith("gpu_") else TroubleSource.PROCESS
+
+
+MAX_FRAMES = 25
+MAX_CHARS = 40_000
+
+
+def capture_of(moments: Sequence[Moment]) -> str:
+    """Return the newest sample of all ranks and of the workers of their data loaders, as text."""
+    newest, first = moments[-1], moments[0]
+    seconds = max(newest.at_s - first.at_s, 1e-3)
+    table = ["rank  state     core   bytes moved   waits in"]
+    by_stack: dict[str, list[str]] = {}
+    for rank, sample in sorted(newest.ranks.items()):
+        before = first.ranks.get(rank, sample)
+        table.append(_row(str(rank), before, sample, seconds))
+        by_stack.setdefault(_stack_text(sample), []).append(f"rank {rank}")
+        for number, worker in enumerate(newest.loaders.get(rank, ())):
+            by_stack.setdefault(_stack_text(worker), []).append(f"data loader worker {number} of rank {rank}")
+    stacks = [f"{', '.join(names)}:\n{stack}" for stack, names in by_stack.items()]
+    return "\n\n".join(["\n".join(table), *stacks])[:MAX_CHARS]
+
+
+def _row(name: str, before: Sample, sample: Sample, seconds: float) -> str:
+    share = (sample.cpu_s - before.cpu_s) / seconds
+    moved = "?"
+    if sample.moved_bytes is not None and before.moved_bytes is not None:
+        moved = str(sample.moved_bytes - before.moved_bytes)
+    return f"{name:<5} {sample.state:<9} {share:>4.0%} {moved:>13}   {sample.waits_in or '-'}"
+
+
+def _stack_text(sample: Sample) -> str:
+    if sample.stack is None:
+        return ": ".join(filter(None, ("  no stack could be read", sample.no_stack)))
+    frames = [f"  {frame.function} ({short_file(frame.file)}:{frame.line})" for frame in sample.stack[:MAX_FRAMES]]
+    return "\n".join(frames) or "  no Python frame"

@@ -11,7 +11,7 @@ from threading import Event
 import pytest
 
 from tracker.adapters.host.kernel_files import fields_of
-from tracker.adapters.processes.memory import ProcessMemory
+from tracker.adapters.processes.machine import ProcessMemory
 
 SHARED_BYTES = 64 << 20
 
@@ -52,7 +52,7 @@ def test_what_forked_workers_share_counts_once(
         def fields(path: Path) -> dict[str, int]:
             return {} if path.name == "smaps_rollup" else own(path)
 
-        monkeypatch.setattr("tracker.adapters.processes.memory.fields_of", fields)
+        monkeypatch.setattr("tracker.adapters.processes.machine.fields_of", fields)
     memory = ProcessMemory(root=Path("/"), timeout_s=60.0)
     one, all_ = memory.of(forked[:1]), memory.of(forked)
     assert one is not None
@@ -69,7 +69,7 @@ def test_a_process_that_cannot_be_read_in_time_is_asked_again_later(monkeypatch:
         answers.wait()
         return {"Pss_Anon": 5} if path.name == "smaps_rollup" else {}
 
-    monkeypatch.setattr("tracker.adapters.processes.memory.fields_of", fields)
+    monkeypatch.setattr("tracker.adapters.processes.machine.fields_of", fields)
     memory = ProcessMemory(root=Path("/"), timeout_s=0.01)
     assert [memory.of([1]), memory.of([1])] == [None, None]
     memory.timeout_s = 60.0

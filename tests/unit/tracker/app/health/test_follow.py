@@ -7,7 +7,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.health import FakeHealth
 from tests.fakes.training_log import FakeTrainingLog
 from tracker.app.health.follow import MOST_UNSAVED, PASS_CHARS, LogFollower, Reading, cursors_of
-from tracker.config.health import load_line_rules
+from tracker.config.health import load_rules
 from tracker.domain.health.logs.cursor import Cursor, LogPiece
 from tracker.domain.health.logs.streams import Stream
 from tracker.domain.health.logs.text import RawLine
@@ -77,7 +77,7 @@ class Growing:
     def start(self) -> None:
         known = self.health.read_so_far()
         log = FakeTrainingLog(self.logs, self.clock, dict(cursors_of(known)), is_first=not known.runs)
-        reading = Reading(rules=load_line_rules(), save_every_s=3.0)
+        reading = Reading(rules=load_rules().lines, save_every_s=3.0)
         self.agent = LogFollower(log=log, store=self.health, reading=reading, clock=self.clock, known=known)
 
     def passes(self, *lines: str) -> list[int]:

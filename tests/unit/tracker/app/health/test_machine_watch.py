@@ -6,7 +6,7 @@ from eval_jobs.records.gpu_health import GpuHealth, GpuMemory
 from tests.fakes.clock import FakeClock
 from tests.fakes.machine import FakeMachine
 from tracker.app.health.machine_watch import MachineWatch
-from tracker.config.health import load_line_rules
+from tracker.config.health import load_rules
 from tracker.domain.health.processes.jobs import Job
 from tracker.domain.health.processes.leaks import Usage
 from tracker.domain.health.processes.seen import ProcessId, SeenProcess
@@ -30,7 +30,7 @@ class Watched:
     def __init__(self) -> None:
         self.machine, self.clock = FakeMachine(), FakeClock()
         self.watch = MachineWatch(machine=self.machine)
-        self.run = RunLog(rules=load_line_rules(), state=RunState(run_id="sft"))
+        self.run = RunLog(rules=load_rules().lines, state=RunState(run_id="sft"))
 
     def look(self, seconds: int = 1, job: Job = job(11, 12)) -> list[str]:  # noqa: B008 - frozen
         """Let time pass; return the classes of all trouble so far."""

@@ -12,7 +12,7 @@ from tests.fakes.training_log import FakeTrainingLog
 from tracker.app.health.follow import LogFollower, Reading
 from tracker.app.health.notices import POINTS_S, TrainingMonitor
 from tracker.app.steps.alerting import AlertDispatcher
-from tracker.config.health import load_line_rules
+from tracker.config.health import load_rules
 from tracker.domain.alerts.training import RunStanding
 from tracker.domain.health.stored import ReadSoFar
 
@@ -29,7 +29,7 @@ class Watched:
         self.logs = {"train.log": b""}
         log = FakeTrainingLog(self.logs, self.clock, {}, is_first=False)
         self.agent = LogFollower(
-            log=log, store=self.history, reading=Reading(rules=load_line_rules()), clock=self.clock, known=ReadSoFar()
+            log=log, store=self.history, reading=Reading(rules=load_rules().lines), clock=self.clock, known=ReadSoFar()
         )
         self.start()
 

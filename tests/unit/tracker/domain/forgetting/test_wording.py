@@ -5,14 +5,7 @@ import pytest
 from tests.records import forgetting_run, scores_of_run
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.sample_lives import Event, SampleEvent
-from tracker.domain.forgetting.wording import (
-    chance_text,
-    events_text,
-    life_text,
-    notes,
-    transfer_sentences,
-    whole_text,
-)
+from tracker.domain.forgetting.wording import chance_text, events_text, life_text, notes, transfer_sentences
 from tracker.domain.records.display import span_text
 from tracker.domain.records.policy import Policy
 
@@ -23,10 +16,6 @@ LEDGER = run_ledger(scores_of_run(RUN), Policy(phases=RUN.phases), details=1)
 @pytest.mark.parametrize(("expected", "text"), [(0.0, "0.0"), (0.27, "0.3"), (9.94, "9.9"), (42.13, "42")])
 def test_what_chance_gives_is_rounded(expected: float, text: str) -> None:
     assert chance_text(expected) == text
-
-
-def test_a_negative_count_has_a_true_minus() -> None:
-    assert [whole_text(3), whole_text(0), whole_text(-6)] == ["3", "0", "\N{MINUS SIGN}6"]
 
 
 def test_phases_are_told_and_the_whole_is_last() -> None:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import pytest
 
 from tests.requires import shared_data
-from tracker.config.health import load_line_rules
+from tracker.config.health import load_rules
 from tracker.domain.health.line_rules import LineHit, nan_hit, plain_line, printed_rank, rule_hit
 from tracker.domain.health.logs.step_lines import step_row
 
-RULES = load_line_rules()
+RULES = load_rules().lines
 
 LINES: Mapping[str, tuple[str, ...]] = {
     "oom": (

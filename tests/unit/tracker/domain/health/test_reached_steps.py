@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.log_reading import read_log
-from tracker.config.health import load_line_rules
+from tracker.config.health import load_rules
 from tracker.domain.health.logs.streams import Stream
 from tracker.domain.health.logs.text import RawLine
 from tracker.domain.health.run_log import RunLog
@@ -35,13 +35,13 @@ BARS: dict[str, tuple[list[str], int | None]] = {
 @pytest.mark.parametrize("name", BARS)
 def test_a_failure_is_at_the_step_of_a_bar_that_is_the_trainings(name: str) -> None:
     lines, step = BARS[name]
-    log = read_log(lines, RunLog(rules=load_line_rules(), state=RunState()))
+    log = read_log(lines, RunLog(rules=load_rules().lines, state=RunState()))
     (one,) = log.incidents()
     assert one.cause.step == step
 
 
 def test_bars_without_lines_are_the_pace_of_a_training_and_its_progress_after_trouble() -> None:
-    log = RunLog(rules=load_line_rules(), state=RunState())
+    log = RunLog(rules=load_rules().lines, state=RunState())
     begin, state = datetime(2026, 1, 1, tzinfo=UTC), StreamState()
     for second in range(12):
         text = OOM if second == 6 else bar(second, beside=", loss=2.5")
@@ -52,7 +52,7 @@ def test_bars_without_lines_are_the_pace_of_a_training_and_its_progress_after_tr
 
 
 def test_bars_of_one_log_give_the_step_of_losses_in_another() -> None:
-    log = RunLog(rules=load_line_rules(), state=RunState())
+    log = RunLog(rules=load_rules().lines, state=RunState())
     for name, text in (("job.out", LOSS), ("job.err", bar(14)), ("job.err", OOM)):
         log.take(RawLine(number=1, text=text), Stream(name=name), StreamState() if text == LOSS else _ERRORS)
     (one,) = log.incidents()
@@ -72,7 +72,7 @@ SIZES: dict[str, tuple[list[str], list[int]]] = {
 @pytest.mark.parametrize("name", SIZES)
 def test_the_sizes_of_the_last_batch_are_evidence_of_a_full_memory(name: str) -> None:
     lines, numbers = SIZES[name]
-    log = read_log([*lines, OOM, OOM], RunLog(rules=load_line_rules(), state=RunState()))
+    log = read_log([*lines, OOM, OOM], RunLog(rules=load_rules().lines, state=RunState()))
     (one,) = log.incidents()
     assert [line.number for line in one.evidence] == [len(lines) + 1, *numbers]
     assert [line.text for line in one.evidence] == [OOM, *(lines[number - 1] for number in numbers)]
@@ -80,6 +80,6 @@ def test_the_sizes_of_the_last_batch_are_evidence_of_a_full_memory(name: str) ->
 
 def test_the_hint_says_how_memory_grew() -> None:
     lines = [f"step {k} | loss: 2.5 | memory: {k / 4}" for k in range(100, 300)]
-    log = read_log([*lines, OOM], RunLog(rules=load_line_rules(), state=RunState()))
+    log = read_log([*lines, OOM], RunLog(rules=load_rules().lines, state=RunState()))
     (one,) = log.incidents()
     assert "memory grew until it was full: look for a leak; memory 2" in one.hint

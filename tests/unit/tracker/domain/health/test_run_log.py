@@ -8,8 +8,8 @@ import pytest
 
 from tests.log_reading import read_log
 from tests.requires import shared_data
-from tracker.adapters.health.documents import state_from_json, state_to_json, stream_from_json, stream_to_json
-from tracker.config.health import load_line_rules
+from tracker.adapters.health.documents import STATE, STREAM
+from tracker.config.health import load_rules
 from tracker.domain.health.failures import failures_of
 from tracker.domain.health.logs.cursor import Cursor
 from tracker.domain.health.logs.step_lines import StepRow
@@ -22,7 +22,7 @@ from tracker.domain.health.run_state import RunState, StreamState
 from tracker.domain.health.series.conditions import MetricCondition
 from tracker.domain.records.training import CONTEXT_LINES
 
-RULES = load_line_rules()
+RULES = load_rules().lines
 
 
 def steps(*numbers: int) -> list[str]:
@@ -274,11 +274,11 @@ def test_what_a_stream_remembers_stays_bounded_after_a_restart() -> None:
         for number in range(100):
             state.recent.append(str(number))
             run.tempo.take(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=number))
-        _, state = stream_from_json(stream_to_json(Cursor(inode=1), state))
-        run = state_from_json(state_to_json(run))
+        _, state = STREAM.from_json(STREAM.to_json((Cursor(inode=1), state)))
+        run = STATE.from_json(STATE.to_json(run))
     state.recent.append("last")
     assert len(state.recent) == CONTEXT_LINES
-    assert state_to_json(run).count(",") < 200
+    assert STATE.to_json(run).count(",") < 200
 
 
 def test_steps_in_another_log_are_progress_once_those_from_before_the_failure_have_arrived() -> None:

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests.recorded_jobs import moments
-from tracker.domain.health.processes.capture import MAX_CHARS, capture_of
 from tracker.domain.health.processes.hangs import Hang, HangName, Moment, likely, proven
 from tracker.domain.health.processes.pace import JobPhase
 from tracker.domain.health.processes.seen import ProcessState, Sample, StackFrame
+from tracker.domain.health.processes.signs import MAX_CHARS, capture_of
 
 WAITING = (
     StackFrame(function="all_reduce", file="torch/distributed/distributed_c10d.py"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.log_reading import read_log
 from tests.requires import shared_data
-from tracker.config.health import load_line_rules
+from tracker.config.health import load_rules
 from tracker.domain.health.run_log import RunLog
 from tracker.domain.health.run_state import RunState
 from tracker.domain.health.series.loss import LASTING, LossSeries, SeriesFinding, SeriesName
@@ -106,7 +106,7 @@ def test_real_series_have_the_trouble_that_is_known_and_no_other() -> None:
     trouble = {name: [one.name for one in findings] for name, findings in by_file.items() if findings}
     assert trouble == {"poludmik__qlora-fine-tune.trainer_state.json": [SeriesName.COLLAPSED]}
     assert len(by_file) >= 7
-    rules, read = load_line_rules(), 0
+    rules, read = load_rules().lines, 0
     for path in sorted(shared_data("train_logs").rglob("*.*")):
         if path.is_file() and path.name != "SOURCE.md":
             read += 1
