@@ -88,10 +88,7 @@ class Closing(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Drop:
-    """What a loss took, compared as a person would: the checkpoint just before it, and the newest one.
-
-    There is one for each loss, and every view shows its numbers. The tests of a verdict compare other checkpoints.
-    """
+    """What a loss took, as every view shows it: the checkpoint just before it compared with the newest one."""
 
     baseline_steps: tuple[int, ...]
     """Step of the checkpoint just before the loss; if it alone is clearly below the baseline of the test that found the
@@ -103,14 +100,12 @@ class Drop:
     now: float
     """Mean score of these checkpoints."""
     delta: float
-    """`now` - `before` on the samples that both sides have; up is better."""
+    """`now` - `before` on the samples that both sides have; up is better. The interval is of 95 %, with jitter."""
     ci_low: float
-    """95 % interval of `delta`, with jitter."""
     ci_high: float
     n_common: int
-    """Samples with a score on both sides."""
     n_lost: int
-    """Lost samples, as in `Comparison`."""
+    """As in `Comparison`."""
     n_gained: int
     is_pinned: bool = False
     """Whether the baseline is the pinned checkpoint, which may be of another run."""
@@ -146,7 +141,7 @@ class Incident:
     last_step: int | None = None
     """Last step with the loss; None unless it recovered or was transient."""
     drop: Drop | None = None
-    """What it took, up to the newest checkpoint that shows it; None for all benchmarks together."""
+    """What it took so far; None for all benchmarks together."""
     opened_digest: str
     """Digest of the checkpoint that raised the alarm."""
     closed_digest: str = ""

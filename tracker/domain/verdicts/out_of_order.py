@@ -53,7 +53,9 @@ def withdrawn(incidents: Iterable[Incident], reports: Sequence[Report]) -> tuple
     checkpoint since its alarm.
     """
     found = []
-    for incident in incidents:
+    present = {incident.key: incident for report in reports for incident in report.incidents}
+    for stored in incidents:
+        incident = present.get(stored.key, stored)
         if incident.closed_step is None and _is_withdrawn(incident, reports):
             found.append(replace(incident, closed_step=reports[-1].step, closed_by=Closing.CORRECTED))
     return tuple(found)
@@ -77,7 +79,7 @@ def _shows(report: Report, incident: Incident) -> bool:
     subject = (incident.benchmark, incident.subset, incident.measure)
     for verdict in (*report.verdicts, *report.findings):
         if (verdict.benchmark, verdict.subset, verdict.measure) == subject:
-            return verdict.word in WORSE or not incident.benchmark
+            return verdict.lost_since == incident.onset_step and (verdict.word in WORSE or not incident.benchmark)
     return False
 
 

@@ -117,8 +117,7 @@ def _judge_loss(
     if deciding.m > 1 or not set(lost_alone).isdisjoint(deciding.fallen):
         incident = _confirmed(incident, fell)
     word = loss_of_all(is_provisional=incident.provisional)
-    change = None if incident == known else incident
-    return Judged(verdict=_verdict(word, reason, incident, deciding.alpha_test), change=change)
+    return Judged(verdict=_verdict(word, reason, incident, deciding.alpha_test), change=incident)
 
 
 def _fell(parts: Iterable[Part], deciding: SuiteTest) -> list[Part]:
@@ -135,7 +134,9 @@ def _confirmed(incident: Incident, fell: Sequence[Part]) -> Incident:
 def _still_lost(parts: Sequence[Part], known: Incident) -> Judged:
     word = loss_of_all(is_provisional=known.provisional)
     reason = Together(falls=_falls(parts, known), compared=len(parts), steps=_lost_steps(parts, known))
-    return Judged(verdict=_verdict(word, reason, known))
+    # Stored again: before a late checkpoint came, this one may have shown that it is over.
+    change = known if all(part.is_whole for part in parts) else None
+    return Judged(verdict=_verdict(word, reason, known), change=change)
 
 
 def _needed(known: Incident, since: Collection[int]) -> int:
