@@ -4,10 +4,10 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dashboards.data.run import RunData
+from dashboards.data.run import Conclusions, RunData
 from tracker.domain.best.choice import CHAMPION
 from tracker.domain.overview.run import Overview, Standing, headline
-from tracker.domain.records.display import one_line
+from tracker.domain.records.display import count_text, one_line
 from tracker.domain.records.tracking import Champion
 from tracker.domain.records.types import WORSE
 
@@ -46,12 +46,15 @@ def advice_text(run_id: str, found: Sequence[Standing], champions: Iterable[Cham
     return ()
 
 
-def best_text(champions: Iterable[Champion]) -> str:
-    """Return the best checkpoint and why it is that, or why there is none."""
-    champion = _champion(champions)
-    if champion is None:
-        return "no best checkpoint: none without a loss has a score for every benchmark"
-    return f"best checkpoint: step {champion.checkpoint.step} ({one_line(champion.reason)})"
+def standing_facts(known: Conclusions) -> Iterator[str]:
+    """Yield the best checkpoint and why it is that, or why there is none, and the number of open alerts."""
+    champion = _champion(known.champions)
+    if champion is not None:
+        yield f"best checkpoint: step {champion.checkpoint.step} ({one_line(champion.reason)})"
+    elif known.reports:
+        yield "no best checkpoint: none without a loss has a score for every benchmark"
+    if known.alerts:
+        yield count_text(len(known.alerts), "open alert")
 
 
 def _champion(champions: Iterable[Champion]) -> Champion | None:

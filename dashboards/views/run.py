@@ -11,7 +11,7 @@ from dashboards.data.run import RunData
 from dashboards.views import tables
 from dashboards.views.conclusions import ConclusionsView, finding_rows, log_rows, loss_rows
 from dashboards.views.evidence import evidence, noise_views
-from dashboards.views.heading import Heading, advice_text, best_text, heading
+from dashboards.views.heading import Heading, advice_text, heading, standing_facts
 from dashboards.views.latency_verdicts import LatencyVerdicts, latency_verdicts
 from dashboards.views.ledger import LedgerView, ledger_view
 from dashboards.views.measured import MeasuredView, asked_texts, measured
@@ -138,10 +138,7 @@ def _facts(data: RunData, view: Overview) -> Iterator[str]:
     scored = len({step for (step, _), verdict in view.verdicts.items() if verdict.score is not None})
     yield f"{evaluated_text(scored, len(view.steps) - scored)}{span}"
     yield count_text(len(view.benchmarks), "benchmark")
-    if view.steps:
-        yield best_text(data.conclusions.champions)
-    if data.conclusions.alerts:
-        yield count_text(len(data.conclusions.alerts), "open alert")
+    yield from standing_facts(data.conclusions)
     if view.gaps:
         yield f"{count_text(sum(gap.count for gap in view.gaps), 'checkpoint')} not evaluated"
     missing = sum(isinstance(outcome, BenchmarkFailure) for record in data.records for outcome in record.outcomes)

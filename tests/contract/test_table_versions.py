@@ -111,7 +111,6 @@ def test_tables_of_the_first_version_get_every_later_change(url: str, engine: En
     assert version(engine, TRACKER_TABLES) == TRACKER_TABLES.versions[-1]
 
 
-@pytest.mark.parametrize("history", HISTORIES, ids=lambda history: history.name)
 def test_a_report_with_fields_that_are_no_longer_used_is_read(engine: Engine, tmp_path: Path) -> None:
     report = forgetting_run().reports[-1]
     history = SqlHistory(engine, tmp_path)
@@ -123,6 +122,7 @@ def test_a_report_with_fields_that_are_no_longer_used_is_read(engine: Engine, tm
     assert history.reports(report.run_id) == (report,)
 
 
+@pytest.mark.parametrize("history", HISTORIES, ids=lambda history: history.name)
 def test_tables_of_a_newer_version_are_refused_and_unchanged(engine: Engine, history: TableHistory) -> None:
     bring_up_to_date(engine, history)
     execute(engine, f"UPDATE {history.version_table} SET version_num = '9001'")  # noqa: S608 - a constant

@@ -97,7 +97,7 @@ def test_a_loss_of_one_checkpoint_is_told_with_samples_from_its_own_baseline() -
     view = build_view(run_data(replace(early, incidents=(loss,)))).forgetting.ledger
     assert view is not None
     assert [(one.benchmark, one.before, one.after, len(one.samples)) for one in view.benchmarks] == [
-        ("facts", "600", "700", LOST_SAMPLES)
+        ("facts", "step 600", "step 700", LOST_SAMPLES)
     ]
 
 
