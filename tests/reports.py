@@ -67,7 +67,7 @@ def run_data(run: RecordedRun, *, unfinished: int = 0) -> RunData:
     """Return the data of a report of `run`, with the texts of all samples at hand."""
     full = {record.plan.id: record for record in run.records}
     scores = scores_of_run(run)
-    ledger = run_ledger(scores, Policy(phases=run.phases), details=LOST_SAMPLES)
+    ledger = run_ledger(scores, Policy(phases=run.phases), run.incidents, details=LOST_SAMPLES)
     return RunData(
         run_id=run.run_id,
         records=newest_records(map(without_samples, run.records)),

@@ -67,7 +67,9 @@ class Training:
         for incident in self.incidents:
             step, severity = incident.cause.step, incident.cause.trouble.severity
             if step is not None and severity is Severity.ALERT:
-                marks.append(Phase(name=incident.name.replace("_", " "), from_step=step))
+                marks.append(
+                    Phase(name=incident.cause.trouble.title or incident.name.replace("_", " "), from_step=step)
+                )
         return tuple(marks)
 
 

@@ -36,6 +36,8 @@ FIRST_FIGURES = 13
 FIRST_CASES = 12
 """Rows of evidence, findings, incidents and similar lists that are shown without a click."""
 FIRST_TILES = 12
+FIRST_OPEN = 8
+"""Open incidents that are listed at the top."""
 
 
 def render_page(view: RunView, *, version: str) -> str:
@@ -76,7 +78,9 @@ def _environment() -> Environment:
     script = (files("dashboards") / "templates" / "samples.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment.globals.update(script=_markup(script), script_hash=f"sha256-{digest}")
-    environment.globals.update(first_cases=FIRST_CASES, first_tiles=FIRST_TILES, count=count_text, symbols=SYMBOLS)
+    environment.globals.update(
+        first_cases=FIRST_CASES, first_tiles=FIRST_TILES, first_open=FIRST_OPEN, count=count_text, symbols=SYMBOLS
+    )
     return environment
 
 

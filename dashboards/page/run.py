@@ -17,7 +17,7 @@ from dashboards.views.ledger import LOST_SAMPLES
 from dashboards.views.measured import plans_with_counts
 from dashboards.views.run import build_view
 from dashboards.views.runs import build_runs_view
-from dashboards.views.samples.lost import texts_wanted
+from dashboards.views.samples.pairs import texts_wanted
 from eval_jobs.errors import ConfigError
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.host.storage import written

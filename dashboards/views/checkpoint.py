@@ -21,7 +21,6 @@ from dashboards.views.training import since_last_text
 from tracker.domain.compare.view import ComparedBenchmark
 from tracker.domain.overview.run import Overview, Standing, overview, standings
 from tracker.domain.records.display import NOTHING, count_text, one_line, score_text, signed_text, steps_text
-from tracker.domain.records.reason_text import shown_flips
 from tracker.domain.records.types import Comparison, Verdict, VerdictWord
 from tracker.domain.verdicts.screening import mean_text
 
@@ -58,13 +57,6 @@ class ScoreRow:
         if self.before.change:
             return f"{self.before.change} vs. {self.before.where}"
         return self.before.why_not
-
-    @property
-    def sure(self) -> str:
-        """Confidence interval of the change in `note`; empty if there is none."""
-        if self.before.change:
-            return f"95 % CI {self.before.interval}"
-        return ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,11 +188,10 @@ def _best(verdict: Verdict, means: Overview, step: int) -> Held:
 
 
 def _held(score: str, where: str, comparison: Comparison) -> Held:
-    flips = shown_flips(comparison)
     return Held(
         score=score,
         where=where,
         change=signed_text(comparison.delta),
         interval=f"{signed_text(comparison.ci_low)} to {signed_text(comparison.ci_high)}",
-        flips=f"{flips.lost} lost, {flips.gained} gained of {comparison.n_common}{flips.where}",
+        flips=f"{comparison.n_lost} lost, {comparison.n_gained} gained of {comparison.n_common}",
     )

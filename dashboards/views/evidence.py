@@ -10,7 +10,7 @@ from tracker.domain.overview.noise import noise_facts, range_text
 from tracker.domain.overview.run import Overview, Standing
 from tracker.domain.records.calibration import Repetition
 from tracker.domain.records.display import NOTHING, count_text, one_line, p_text, score_text, signed_text, steps_text
-from tracker.domain.records.reason_text import reason_text, shown_flips, shown_p
+from tracker.domain.records.reason_text import reason_text, shown_p
 from tracker.domain.records.subjects import baseline_text
 from tracker.domain.records.types import WORSE, Comparison, Verdict, VerdictWord
 from tracker.domain.verdicts.screening import mean_text
@@ -122,7 +122,7 @@ def _notes(verdict: Verdict, known: Repetition | None) -> Iterator[str]:
 
 
 def _proof(comparison: Comparison, level: float | None) -> ProofView:
-    pooled, flips = len(comparison.pooled_steps), shown_flips(comparison)
+    pooled = len(comparison.pooled_steps)
     p, side = shown_p(comparison)
     p_items = f"samples only {p_text(comparison.p_worse_items)}" if side == "worse" else ""
     return ProofView(
@@ -133,7 +133,7 @@ def _proof(comparison: Comparison, level: float | None) -> ProofView:
         delta=signed_text(comparison.delta),
         interval=f"{signed_text(comparison.ci_low)} to {signed_text(comparison.ci_high)}",
         flips=f"{comparison.n_lost} / {comparison.n_gained}",
-        common=f"of {comparison.n_common}{f'; newest {flips.lost} / {flips.gained}' if flips.where else ''}",
+        common=f"of {comparison.n_common}",
         p=f"{p_text(p)} ({side})",
         p_items=p_items,
         level="" if level is None else p_text(level),

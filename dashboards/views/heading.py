@@ -1,20 +1,15 @@
-"""The top of a page: a one-sentence finding, facts, advice, and a summary at a glance. Pure."""
+"""The top of a page: a one-sentence finding, facts and advice. Pure."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dashboards.data.run import Conclusions, RunData
-from dashboards.views.conclusions import loss_rows
 from tracker.domain.best.choice import CHAMPION
 from tracker.domain.overview.run import Overview, Standing, headline
-from tracker.domain.records.display import one_line
+from tracker.domain.records.display import count_text, one_line
 from tracker.domain.records.tracking import Champion
 from tracker.domain.records.types import WORSE
-
-AT_MOST = 4
-"""Maximum incidents or alerts listed; more are only counted."""
-
 
 Advice = tuple[str, str]
 """A recommended action, and the command for it."""
@@ -30,15 +25,6 @@ class Heading:
     advice: tuple[Advice, ...]
     """What to do about losses; empty for a discarded checkpoint."""
     made_at: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class GlanceRow:
-    """One line of the summary at a glance."""
-
-    name: str
-    lines: tuple[str, ...]
-    is_bad: bool
 
 
 def heading(data: RunData, view: Overview, *, facts: Iterable[str], advice: tuple[Advice, ...]) -> Heading:
@@ -60,15 +46,15 @@ def advice_text(run_id: str, found: Sequence[Standing], champions: Iterable[Cham
     return ()
 
 
-def glance(known: Conclusions) -> tuple[GlanceRow, ...]:
-    """Return the best checkpoint, open incidents and open alerts."""
-    lasting = [f"{row.subject} since step {row.onset}" for row in loss_rows(known.incidents, ()) if row.lasts]
-    alerts = [one_line(alert.message) for alert in known.alerts]
-    return (
-        GlanceRow(name="Best checkpoint", lines=_best(known), is_bad=False),
-        GlanceRow(name="Open incidents", lines=_named(lasting), is_bad=bool(lasting)),
-        GlanceRow(name="Open alerts", lines=_named(alerts), is_bad=bool(alerts)),
-    )
+def standing_facts(known: Conclusions) -> Iterator[str]:
+    """Yield the best checkpoint and why it is that, or why there is none, and the number of open alerts."""
+    champion = _champion(known.champions)
+    if champion is not None:
+        yield f"best checkpoint: step {champion.checkpoint.step} ({one_line(champion.reason)})"
+    elif known.reports:
+        yield "no best checkpoint: none without a loss has a score for every benchmark"
+    if known.alerts:
+        yield count_text(len(known.alerts), "open alert")
 
 
 def _champion(champions: Iterable[Champion]) -> Champion | None:
@@ -86,16 +72,3 @@ def _advice(run_id: str, worst: Standing, best: Champion | None) -> Iterator[Adv
         yield "Show the best checkpoint:", f"tracker report {at(best.checkpoint.step)}"
     accepted = f"tracker accept {at(worst.step)} {shlex.quote(worst.benchmark)} --reason WHY"
     yield "Accept this score level if it is intended:", accepted
-
-
-def _best(known: Conclusions) -> tuple[str, ...]:
-    champion = _champion(known.champions)
-    if champion is None:
-        return ("no checkpoint has a score for every benchmark",)
-    return f"step {champion.checkpoint.step}", one_line(champion.reason)
-
-
-def _named(found: list[str]) -> tuple[str, ...]:
-    if len(found) > AT_MOST:
-        return (*found[:AT_MOST], f"and {len(found) - AT_MOST} more")
-    return tuple(found) or ("none",)

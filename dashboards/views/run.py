@@ -11,20 +11,21 @@ from dashboards.data.run import RunData
 from dashboards.views import tables
 from dashboards.views.conclusions import ConclusionsView, finding_rows, log_rows, loss_rows
 from dashboards.views.evidence import evidence, noise_views
-from dashboards.views.heading import GlanceRow, Heading, advice_text, glance, heading
+from dashboards.views.heading import Heading, advice_text, heading, standing_facts
 from dashboards.views.latency_verdicts import LatencyVerdicts, latency_verdicts
 from dashboards.views.ledger import LedgerView, ledger_view
 from dashboards.views.measured import MeasuredView, asked_texts, measured
-from dashboards.views.samples.lost import Loss, changed_pairs, losses_of
 from dashboards.views.samples.packed import PageSamples, packed_samples
+from dashboards.views.samples.pairs import changed_pairs
 from dashboards.views.sweeps import SweepView, sweep_views
 from dashboards.views.training import TrainingView, training_view
 from eval_jobs.types import BenchmarkFailure
 from tracker.domain.calibration.repetition_text import is_unfit, unfit_text
-from tracker.domain.overview.run import Overview, Standing, decisive_comparison, overview, standings
-from tracker.domain.records.display import count_text, evaluated_text, one_line, score_text, signed_text, steps_text
+from tracker.domain.overview.run import Overview, Standing, decisive_comparison, open_drop, overview, standings
+from tracker.domain.records.display import count_text, evaluated_text, one_line, score_text, steps_text
+from tracker.domain.records.loss_text import drop_baseline_text
 from tracker.domain.records.subjects import baseline_text
-from tracker.domain.records.types import WORSE, Baseline, Comparison, Verdict, VerdictWord
+from tracker.domain.records.types import WORSE, Baseline, Verdict, VerdictWord
 from tracker.domain.verdicts.screening import mean_text, savings_text
 
 _DOUBTED = frozenset({*WORSE, VerdictWord.SUSPECT})
@@ -40,8 +41,7 @@ class Tile:
     interval: str
     """Interval of the score; empty if unknown."""
     note: str
-    sure: str
-    """Difference with its 95 % interval, if the verdict is worse or suspect; else empty."""
+    """What the score is compared with; with an open loss, its baseline."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,14 +56,11 @@ class CurvesView:
 
 @dataclass(frozen=True, kw_only=True)
 class ForgettingView:
-    """Forgetting ledger, and lost samples."""
+    """Forgetting ledger, and changed samples."""
 
     ledger: LedgerView | None
-    losses: tuple[Loss, ...]
-    unshown: tuple[Loss, ...]
-    """Losses too recent for the ledger to show samples of."""
     samples: PageSamples | None
-    """All samples that changed since the checkpoints that the newest verdicts compare with."""
+    """All samples that changed since the checkpoints that the newest verdicts are shown against."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +78,6 @@ class RunView:
     """Contents of the page, in its order."""
 
     heading: Heading
-    glance: tuple[GlanceRow, ...]
     tiles: tuple[Tile, ...]
     curves: CurvesView
     table: tables.VerdictTable
@@ -102,7 +98,6 @@ def build_view(data: RunData, pages: Mapping[int, str] = MappingProxyType({})) -
     advice = advice_text(data.run_id, found, known.champions)
     return RunView(
         heading=heading(data, view, facts=_facts(data, view), advice=advice),
-        glance=glance(known),
         tiles=tuple(_tile(view, standing) for standing in found),
         curves=CurvesView(
             figures=score_figures(data, view),
@@ -143,6 +138,7 @@ def _facts(data: RunData, view: Overview) -> Iterator[str]:
     scored = len({step for (step, _), verdict in view.verdicts.items() if verdict.score is not None})
     yield f"{evaluated_text(scored, len(view.steps) - scored)}{span}"
     yield count_text(len(view.benchmarks), "benchmark")
+    yield from standing_facts(data.conclusions)
     if view.gaps:
         yield f"{count_text(sum(gap.count for gap in view.gaps), 'checkpoint')} not evaluated"
     missing = sum(isinstance(outcome, BenchmarkFailure) for record in data.records for outcome in record.outcomes)
@@ -167,13 +163,9 @@ def _left(view: Overview) -> Iterator[str]:
 
 
 def _forgetting(data: RunData, view: Overview) -> ForgettingView:
-    losses, ledger = losses_of(data, view), ledger_view(data.ledger)
-    shown = {one.benchmark for one in ledger.benchmarks} if ledger else set()
     settings = {name: text for record in data.records for name, text in asked_texts(record).items()}
     return ForgettingView(
-        ledger=ledger,
-        losses=losses,
-        unshown=tuple(loss for loss in losses if loss.benchmark not in shown),
+        ledger=ledger_view(data.ledger),
         samples=packed_samples(changed_pairs(data, view), settings),
     )
 
@@ -181,30 +173,27 @@ def _forgetting(data: RunData, view: Overview) -> ForgettingView:
 def _tile(view: Overview, standing: Standing) -> Tile:
     verdicts = dict(view.of(standing.benchmark))
     newest = verdicts[standing.step]
-    doubted, sure = None, ""
-    if newest.word in _DOUBTED:
-        doubted = decisive_comparison(newest)
-    if doubted is not None:
-        low, high = signed_text(doubted.ci_low), signed_text(doubted.ci_high)
-        sure = f"{signed_text(doubted.delta)}, 95 % CI {low} to {high}"
     return Tile(
         benchmark=one_line(standing.benchmark),
         word=standing.word,
         score=mean_text(newest),
         interval=interval_text(newest),
-        note=_note(standing, verdicts, doubted),
-        sure=sure,
+        note=_note(standing, verdicts),
     )
 
 
-def _note(standing: Standing, verdicts: Mapping[int, Verdict], doubted: Comparison | None) -> str:
+def _note(standing: Standing, verdicts: Mapping[int, Verdict]) -> str:
     """Return what the newest score is compared with: the checkpoints it fell from, else the first score."""
+    newest = verdicts[standing.step]
     if standing.word is VerdictWord.MISSING:
         return f"no result at step {standing.step}"
-    part = verdicts[standing.step].screened
+    part = newest.screened
     if part is not None:
         return f"screened on {part.asked} of {part.asked + part.left_out} samples"
+    if drop := open_drop(newest):
+        return f"was {score_text(drop.before)} at {drop_baseline_text(drop)}"
     before = _whole_scores(verdicts, standing.step)
+    doubted = decisive_comparison(newest) if newest.word in _DOUBTED else None
     if doubted is None:
         return _was(before, sorted(before)[:1], standing.step)
     if doubted.baseline is Baseline.PINNED:

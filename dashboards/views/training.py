@@ -41,7 +41,7 @@ def training_view(training: Training) -> TrainingView | None:
     """Return the section; None: no log was read."""
     if training.progress is None:
         return None
-    rows = sorted(training.incidents, key=lambda one: (not one.is_over, one.seen_at), reverse=True)
+    rows = sorted(training.incidents, key=lambda one: (_lasts(one), one.seen_at), reverse=True)
     return TrainingView(facts=tuple(_facts(training)), incidents=tuple(_row(one, training) for one in rows))
 
 
@@ -76,6 +76,10 @@ def _standing(progress: RunProgress) -> Iterator[str]:
         yield f"{one_line(name)} {value:.4g}"
 
 
+def _lasts(one: TrainingIncident) -> bool:
+    return not (one.is_over or one.is_history)
+
+
 def _row(one: TrainingIncident, training: Training) -> IncidentRow:
     cause = one.cause
     return IncidentRow(
@@ -85,6 +89,6 @@ def _row(one: TrainingIncident, training: Training) -> IncidentRow:
         line=one_line(cause.text),
         hint=one_line(one.hint),
         state=one_line(state_text(one)),
-        lasts=not one.is_over,
+        lasts=_lasts(one),
         lost=str(lost_steps(one, training.checkpoints)) if is_failure(one) and cause.step is not None else "",
     )

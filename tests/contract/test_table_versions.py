@@ -18,8 +18,10 @@ from sqlalchemy import Engine, Integer, MetaData, text
 from eval_jobs.errors import OtherSchema
 from eval_jobs.queue.database_sql import open_database, transaction
 from eval_jobs.queue.migrate_sql import TableHistory, bring_up_to_date
+from tests.records import forgetting_run
 from tests.tables import HISTORIES, open_all
 from tracker.adapters.database.tables import TRACKER_TABLES
+from tracker.adapters.history.store_sql import SqlHistory
 
 A_GAP = "INSERT INTO history_gaps VALUES ('run', 7, 'E-CKPT-VANISHED', '{}')"
 SECOND = """
@@ -107,6 +109,17 @@ def test_tables_of_the_first_version_get_every_later_change(url: str, engine: En
     open_all(url)
     assert differences(engine) == []
     assert version(engine, TRACKER_TABLES) == TRACKER_TABLES.versions[-1]
+
+
+def test_a_report_with_fields_that_are_no_longer_used_is_read(engine: Engine, tmp_path: Path) -> None:
+    report = forgetting_run().reports[-1]
+    history = SqlHistory(engine, tmp_path)
+    history.append_report(report)
+    old = """replace(report, '"n_gained":', '"n_lost_newest":9,"n_gained_step":null,"n_gained":')"""
+    execute(engine, f"UPDATE history_reports SET report = {old.replace(':', chr(92) + ':')}")  # noqa: S608 - a constant
+    with transaction(engine) as connection:
+        assert "n_lost_newest" in str(connection.scalar(text("SELECT report FROM history_reports")))
+    assert history.reports(report.run_id) == (report,)
 
 
 @pytest.mark.parametrize("history", HISTORIES, ids=lambda history: history.name)

@@ -111,7 +111,7 @@ def test_what_the_judge_says_is_shown_with_its_evidence(page: Page, judged_repor
     page.goto(judged_report.as_uri())
     wait_for_texts(
         page,
-        "trivia / history was forgotten since step 600; answers to sums have become longer since step 700.",
+        "facts and sums were forgotten after step 600; trivia / history was forgotten since step 600; and 3 more.",
         "△ recovered",
         "mean of 10, best of 12 blocks",
         "samples only 4.4e-09",
@@ -138,6 +138,23 @@ def test_a_narrow_screen_reads_every_reason_and_caption_without_scrolling_the_ta
     texts = [*page.locator(".case-text").all(), *page.locator("caption:visible").all()]
     assert len(texts) == 4 + 9
     assert all(text.evaluate("e => e.getBoundingClientRect().right <= 400") for text in texts)
+
+
+@pytest.mark.parametrize("name", ["report", "judged_report", "wide_report"])
+def test_the_first_screen_is_short_even_and_as_wide_as_the_window(
+    page: Page, request: pytest.FixtureRequest, name: str
+) -> None:
+    page.set_viewport_size({"width": 1100, "height": 1400})
+    page.goto(request.getfixturevalue(name).as_uri())
+    lines = page.locator(".headline").evaluate("e => e.offsetHeight / parseFloat(getComputedStyle(e).lineHeight)")
+    assert round(lines) <= 2
+    for width in (1600, 1100, 390):
+        page.set_viewport_size({"width": width, "height": 1400})
+        assert page_width(page) == width
+        assert page.locator("nav").evaluate("e => e.offsetWidth") >= 0.9 * width
+        assert len(set(page.locator(".tile").evaluate_all("all => all.map(e => e.offsetHeight)"))) == 1
+        widest = page.locator("main p:visible").evaluate_all("all => Math.max(...all.map(e => e.offsetWidth))")
+        assert widest <= 1000
 
 
 def test_paper_cuts_nothing_of_what_the_judge_says(page: Page, judged_report: Path) -> None:

@@ -17,7 +17,7 @@ from tracker.domain.records.branches import branches_of
 from tracker.domain.records.calibration import NoiseOfRun
 from tracker.domain.records.display import count_text, names_text, steps_text
 from tracker.domain.records.subjects import subject_text
-from tracker.domain.records.types import WORSE, Baseline, Comparison, Gap, Measure, Report, Verdict, VerdictWord
+from tracker.domain.records.types import WORSE, Baseline, Comparison, Drop, Gap, Measure, Report, Verdict, VerdictWord
 
 SYMBOLS: Mapping[VerdictWord, str] = {
     VerdictWord.FORGOTTEN: "▼▼",
@@ -38,6 +38,8 @@ SYMBOLS: Mapping[VerdictWord, str] = {
 """Distinguishable without colour; in the order of display, most important first."""
 
 URGENCY = tuple(SYMBOLS)
+MAX_CHARS = 120
+"""Of the finding in one sentence: two lines of a page."""
 _DECISIVE = frozenset({*WORSE, VerdictWord.IMPROVED, VerdictWord.RECOVERED, VerdictWord.TRANSIENT})
 _IN_A_STREAK = frozenset({*WORSE, VerdictWord.SUSPECT, VerdictWord.MISSING, VerdictWord.INCOMPARABLE})
 _UNKNOWN = frozenset({VerdictWord.MISSING, VerdictWord.INCOMPARABLE})
@@ -97,7 +99,7 @@ class Standing:
     after_step: int | None
     """If worse, the last step before the loss."""
     best_steps: tuple[int, ...]
-    """If worse, the run's own checkpoints that the verdict compares with, ascending."""
+    """If a loss is open or the verdict is worse, the run's own checkpoints before it (`compared_steps`), ascending."""
     earlier: tuple[int, VerdictWord] | None
     """The last decisive verdict before, if the newest one is not decisive."""
 
@@ -199,15 +201,15 @@ def headline(view: Overview) -> str:
     if not view.steps:
         return "nothing evaluated yet"
     by_phrase = _by_phrase(standings(view))
-    parts = [_clause(phrase, group) for phrase, group in by_phrase.items() if phrase]
+    rest = by_phrase.pop("", [])
+    worse = [_clause(phrase, group) for phrase, group in by_phrase.items() if group[0].word in WORSE]
+    parts = [_clause(phrase, group) for phrase, group in by_phrase.items() if group[0].word not in WORSE]
     found = _finding_clauses([f for f in view.newest_findings() if f.word in WORSE])
-    rest = by_phrase.get("", [])
+    gap = _newest_gap(view)
+    missed = [] if gap is None else [f"step {gap.steps[-1]} was not evaluated"]
     if rest:
-        overall = " overall" if found else ""
-        found.append(_nothing_found(rest, alone=not parts, qualifier=overall))
-    if newest := _newest_gap(view):
-        found.append(f"step {newest.steps[-1]} was not evaluated")
-    return "; ".join([*parts, *found])
+        parts.append(_nothing_found(rest, alone=not by_phrase, qualifier=" overall" if found else ""))
+    return _shortened([*worse, *found, *missed, *parts])
 
 
 def blind_spots(view: Overview) -> tuple[str, ...]:
@@ -227,6 +229,26 @@ def _newest_gap(view: Overview) -> Gap | None:
     return None
 
 
+def open_drop(verdict: Verdict) -> Drop | None:
+    """Return what the loss took that is open at a verdict; None without one."""
+    if verdict.word in {VerdictWord.RECOVERED, VerdictWord.TRANSIENT}:
+        return None
+    return verdict.drop
+
+
+def compared_steps(verdict: Verdict) -> tuple[int, ...]:
+    """Return the run's own checkpoints that a verdict is shown against: before an open loss, else of the deciding test.
+
+    A pinned checkpoint may belong to another run, whose steps mean something else: () for it.
+    """
+    if drop := open_drop(verdict):
+        return () if drop.is_pinned else drop.baseline_steps
+    comparison = decisive_comparison(verdict)
+    if comparison is None or comparison.baseline is Baseline.PINNED:
+        return ()
+    return comparison.baseline_steps
+
+
 def decisive_comparison(verdict: Verdict) -> Comparison | None:
     """Return the comparison that a verdict is based on, None without one."""
     return next(iter(verdict.comparisons), None)
@@ -236,7 +258,7 @@ def _standing(benchmark: str, verdicts: Sequence[tuple[int, Verdict]]) -> Standi
     step, newest = verdicts[-1]
     earlier = next(((s, v.word) for s, v in reversed(verdicts[:-1]) if v.word in _DECISIVE), None)
     improved_before = newest.word in _OPEN and earlier is not None and earlier[1] is VerdictWord.IMPROVED
-    best_steps = _best_steps(newest)
+    best_steps = compared_steps(newest) if newest.word in WORSE or open_drop(newest) else ()
     return Standing(
         benchmark=benchmark,
         step=step,
@@ -245,14 +267,6 @@ def _standing(benchmark: str, verdicts: Sequence[tuple[int, Verdict]]) -> Standi
         best_steps=best_steps,
         earlier=None if newest.word in _DECISIVE or improved_before else earlier,
     )
-
-
-def _best_steps(verdict: Verdict) -> tuple[int, ...]:
-    comparison = decisive_comparison(verdict) if verdict.word in WORSE else None
-    # A pinned checkpoint may belong to another run, whose steps mean something else.
-    if comparison is None or comparison.baseline is Baseline.PINNED:
-        return ()
-    return comparison.baseline_steps
 
 
 def _last_good(verdicts: Sequence[tuple[int, Verdict]], best_steps: Sequence[int]) -> int | None:
@@ -298,10 +312,24 @@ def _phrase(standing: Standing) -> str:
     return phrase.replace("{step}", str(standing.step)) + then
 
 
+def _shortened(clauses: Sequence[str]) -> str:
+    """Return the first clauses in one sentence of about `MAX_CHARS`, and the number of the others."""
+    shown = len(clauses)
+    while shown > 1 and len("; ".join(clauses[:shown])) > MAX_CHARS:
+        shown -= 1
+    more = [f"and {len(clauses) - shown} more"] if shown < len(clauses) else []
+    return "; ".join([*clauses[:shown], *more])
+
+
 def _clause(phrase: str, group: Sequence[Standing]) -> str:
     plural = len(group) > 1
     said = phrase.replace("{be}", "were" if plural else "was").replace("{have}", "have" if plural else "has")
-    return f"{names_text([s.benchmark for s in group])} {said}{_steps_text('after', [s.after_step for s in group])}"
+    return f"{_names([s.benchmark for s in group])} {said}{_steps_text('after', [s.after_step for s in group])}"
+
+
+def _names(names: list[str]) -> str:
+    known = names_text(names)
+    return known if len(known) <= MAX_CHARS // 2 else names_text(names, at_most=2)
 
 
 def _steps_text(preposition: str, known: Iterable[int | None]) -> str:
@@ -327,7 +355,7 @@ def _finding_clauses(found: Sequence[Verdict]) -> list[str]:
 
 
 def _finding_clause(word: VerdictWord, measure: Measure, group: Sequence[Verdict]) -> str:
-    names = names_text([subject_text(one.benchmark, one.subset, Measure.SCORE) for one in group])
+    names = _names([subject_text(one.benchmark, one.subset, Measure.SCORE) for one in group])
     since = _steps_text("since", [one.lost_since for one in group])
     if measure is not Measure.SCORE:
         before, after = _CHANGES[measure]

@@ -5,7 +5,6 @@ latency_reason_text(verdict)    # 8.3 % slower (95 % CI +7.1 % to +9.5 %) than t
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from tracker.domain.records import reasons, types
 from tracker.domain.records.display import (
@@ -30,34 +29,6 @@ def reason_text(verdict: types.Verdict) -> str:
         return text
     then = ", a full evaluation follows" if verdict.word is types.VerdictWord.SUSPECT else ""
     return f"{text}; screened on {part.asked} of {part.asked + part.left_out} samples{then}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShownFlips:
-    """Numbers of lost and gained samples, as every display shows them first."""
-
-    lost: int
-    gained: int
-    where: str = ""
-    """Between which single checkpoints, if the counts differ from those of the comparison."""
-
-
-def shown_flips(comparison: types.Comparison) -> ShownFlips:
-    """Return the counts of the newest checkpoint alone: in a mean of several a new loss is hardly seen.
-
-    If the baseline's last checkpoint shows a change more than twice as large, the baseline itself rose or fell: then
-    the counts from that checkpoint to the newest.
-    """
-    lost, gained, where = comparison.n_lost, comparison.n_gained, ""
-    if comparison.n_lost_newest is not None and len(comparison.pooled_steps) > 1:
-        lost, gained = comparison.n_lost_newest, comparison.n_gained_newest or 0
-        where = " at the newest checkpoint"
-    if comparison.n_lost_step is not None:
-        since = comparison.n_lost_step, comparison.n_gained_step or 0
-        sign = 1 if comparison.delta > 0 else -1
-        if sign * (since[1] - since[0]) > 2 * max(sign * (gained - lost), 0):
-            lost, gained, where = *since, f" since step {comparison.baseline_steps[-1]}"
-    return ShownFlips(lost=lost, gained=gained, where=where)
 
 
 def latency_reason_text(verdict: types.LatencyVerdict) -> str:
@@ -266,13 +237,11 @@ def _together(pooled: int) -> str:
 
 def _flips(measure: types.Measure, comparison: types.Comparison) -> str:
     """Return lost and gained counts, with the baseline of a loss: while scores rise, few are right at most steps."""
-    shown = shown_flips(comparison)
-    if measure is not types.Measure.SCORE or not (shown.lost or shown.gained):
+    lost, gained = comparison.n_lost, comparison.n_gained
+    if measure is not types.Measure.SCORE or not (lost or gained):
         return ""
-    most = ""
-    if shown.lost and not shown.where and len(comparison.baseline_steps) > _PAIR:
-        most = " (correct in most of those steps)"
-    return f"; lost {shown.lost} of {comparison.n_common} samples{most}, gained {shown.gained}{shown.where}"
+    most = " (correct in most of those steps)" if lost and len(comparison.baseline_steps) > _PAIR else ""
+    return f"; lost {lost} of {comparison.n_common} samples{most}, gained {gained}"
 
 
 def _compared_means(reason: reasons.ComparedMeans) -> str:

@@ -207,12 +207,6 @@ class Comparison:
     on the candidate's side or less."""
     n_gained: int
     """The reverse."""
-    n_lost_newest: int | None = None
-    """The same, but on the candidate's side only the newest checkpoint; None: a record of an older version."""
-    n_gained_newest: int | None = None
-    n_lost_step: int | None = None
-    """The same between two single checkpoints: the last one of the baseline and the newest."""
-    n_gained_step: int | None = None
     method: str
     """`pooled-t`; for `tracker compare`: `mcnemar-midp`, `paired-t` or `clustered-t`."""
 

@@ -276,36 +276,21 @@ class Flips:
         return int(np.count_nonzero(self.is_lost)), int(np.count_nonzero(self.is_gained))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Knowledge:
-    """What the checkpoints of a block show of each sample, each of shape (n,)."""
-
-    known: BoolArray
-    """Right at `KNOWN` of the scores, or more."""
-    unknown: BoolArray
-    """Right at `UNKNOWN` of the scores, or less."""
-    scored: BoolArray
-    """Half or more of the checkpoints have a score."""
-
-
 def flips(matrix: ScoreMatrix, new: IntArray, base: IntArray) -> Flips:
     """Return the samples that changed from rows `base` to rows `new`: the one definition of a lost sample."""
-    return flips_between(knowledge_at(matrix, new), knowledge_at(matrix, base))
-
-
-def flips_between(now: Knowledge, before: Knowledge) -> Flips:
-    """Return the samples that changed; one that a side neither knows nor does not know is none of them."""
-    scored = now.scored & before.scored
+    known, unknown, scored = _knowledge_at(matrix, new)
+    known_before, unknown_before, scored_before = _knowledge_at(matrix, base)
+    scored &= scored_before
     return Flips(
-        is_lost=scored & before.known & now.unknown,
-        is_gained=scored & before.unknown & now.known,
-        is_kept=scored & before.known & now.known,
+        is_lost=scored & known_before & unknown,
+        is_gained=scored & unknown_before & known,
+        is_kept=scored & known_before & known,
         is_scored=scored,
     )
 
 
-def knowledge_at(matrix: ScoreMatrix, rows: IntArray) -> Knowledge:
-    """Return what the checkpoints in `rows` show of each sample."""
+def _knowledge_at(matrix: ScoreMatrix, rows: IntArray) -> tuple[BoolArray, BoolArray, BoolArray]:
+    """Return which samples are right at `KNOWN` of the scores or more, at `UNKNOWN` or less, and scored at half."""
     codes = matrix.codes[rows]
     first_right = np.searchsorted(matrix.palette[1:], RIGHT, side="right") + 1
     # In fifths, as whole numbers; with the smallest type that has them, several times faster.
@@ -314,7 +299,7 @@ def knowledge_at(matrix: ScoreMatrix, rows: IntArray) -> Knowledge:
     scored = (codes != NO_VALUE).sum(axis=0, dtype=fifth.dtype)
     most = fifth.dtype.type(5 * KNOWN) * scored
     is_scored = (scored > 0) & (fifth.dtype.type(2) * scored >= rows.size)
-    return Knowledge(known=right >= most, unknown=right <= scored, scored=is_scored)
+    return right >= most, right <= scored, is_scored
 
 
 def _varying(palette: FloatArray, codes: CodeArray) -> tuple[CodeArray, float]:

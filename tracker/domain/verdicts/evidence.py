@@ -11,7 +11,7 @@ from tracker.domain.records.types import Baseline, Comparison, Drop, Measure, Ve
 from tracker.domain.regression.detector import Evidence, blocks_test
 from tracker.domain.scores.estimated import EstimatedScore, estimated_score
 from tracker.domain.scores.few_clusters import renumbered
-from tracker.domain.scores.matrix import IntArray, flips, flips_between, knowledge_at, values_at
+from tracker.domain.scores.matrix import IntArray, flips, values_at
 from tracker.domain.scores.statistics import standard_error
 from tracker.domain.verdicts.candidates import Candidate
 from tracker.domain.verdicts.decision import Decision
@@ -118,11 +118,7 @@ def _as_measured(mean: float, hypothesis: Hypothesis, candidate: Candidate) -> f
 def _comparison(evidence: Evidence, hypothesis: Hypothesis) -> Comparison:
     test, blocks = evidence.test, evidence.blocks
     low, high = test.interval()
-    matrix = hypothesis.matrix
-    before, newest = knowledge_at(matrix, blocks.base), knowledge_at(matrix, blocks.new[-1:])
-    lost, gained = flips_between(knowledge_at(matrix, blocks.new), before).counts()
-    lost_newest, gained_newest = flips_between(newest, before).counts()
-    lost_step, gained_step = flips_between(newest, knowledge_at(matrix, blocks.base[-1:])).counts()
+    lost, gained = flips(hypothesis.matrix, blocks.new, blocks.base).counts()
     return Comparison(
         baseline=blocks.baseline,
         baseline_steps=_steps(hypothesis, blocks.base),
@@ -140,10 +136,6 @@ def _comparison(evidence: Evidence, hypothesis: Hypothesis) -> Comparison:
         selected_from=blocks.selected_from,
         n_lost=lost,
         n_gained=gained,
-        n_lost_newest=lost_newest,
-        n_gained_newest=gained_newest,
-        n_lost_step=lost_step,
-        n_gained_step=gained_step,
         method=POOLED_T,
     )
 

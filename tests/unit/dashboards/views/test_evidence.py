@@ -1,7 +1,6 @@
 from dataclasses import replace
 
 from dashboards.views.evidence import EvidenceView, ProofView, evidence, onset_text
-from tests.comparisons import suspicious
 from tests.judged_run import judged_run
 from tests.records import forgetting_run
 from tracker.domain.overview.run import overview, standings
@@ -45,13 +44,6 @@ def test_a_pooled_side_and_a_block_say_how_many_checkpoints_they_are_the_mean_of
     assert (proof.newest, proof.pooled) == ("steps 700 to 1000", "mean of 4")
     assert (proof.p, proof.p_items) == ("3.1e-07 (worse)", "samples only 4.4e-09")
     assert (proof.level, proof.jitter) == ("2.5e-06", "0.62")
-
-
-def test_a_pooled_side_shows_what_the_newest_checkpoint_alone_lost() -> None:
-    found = replace(suspicious(100, 200, pooled_steps=(300, 400, 500, 600)), n_common=100, n_lost=9)
-    found = replace(found, n_lost_newest=81, n_gained_newest=0, n_lost_step=81, n_gained_step=0)
-    proof = _case(replace(_newest("facts"), comparisons=(found,))).proofs[0]
-    assert (proof.flips, proof.common) == ("9 / 0", "of 100; newest 81 / 0")
 
 
 def test_only_the_comparison_that_decided_was_held_to_the_level() -> None:

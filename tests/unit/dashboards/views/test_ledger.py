@@ -2,10 +2,11 @@ from dataclasses import replace
 
 import pytest
 
-from dashboards.page.html import render_page
-from dashboards.views.ledger import MAX_SHOWN, LedgerView, ledger_view
+from dashboards.views.ledger import LOST_SAMPLES, MAX_SHOWN, LedgerView, ledger_view
 from dashboards.views.run import build_view
 from dashboards.views.samples.texts import MAX_CHARS
+from tests.drops import DROP
+from tests.judged_run import judged_run
 from tests.records import forgetting_run, wide_run
 from tests.reports import run_data
 from tracker.domain.forgetting.types import RunLedger
@@ -88,12 +89,16 @@ def test_only_the_largest_losses_are_told_with_samples() -> None:
     assert len(view_of(run_data(wide_run(checkpoints=14, benchmarks=80, samples=10)).ledger).benchmarks) == MAX_SHOWN
 
 
-def test_the_page_shows_each_lost_sample_in_one_place() -> None:
+def test_a_loss_of_one_checkpoint_is_told_with_samples_from_its_own_baseline() -> None:
+    drop = replace(DROP, baseline_steps=(600,), newest_steps=(700,))
+    loss = replace(judged_run().incidents[0], drop=drop)
     early = replace(RUN, records=RUN.records[:7], reports=RUN.reports[:7])
-    fresh, whole = (render_page(build_view(run_data(run)), version="0.1.0") for run in (early, RUN))
-    assert '<article class="loss still">' in fresh
-    assert '<article class="loss still">' not in whole
-    assert all('<section id="forgetting">' in html and 'class="sample"' in html for html in (fresh, whole))
+    assert view_of(run_data(early).ledger).benchmarks == ()
+    view = build_view(run_data(replace(early, incidents=(loss,)))).forgetting.ledger
+    assert view is not None
+    assert [(one.benchmark, one.before, one.after, len(one.samples)) for one in view.benchmarks] == [
+        ("facts", "step 600", "step 700", LOST_SAMPLES)
+    ]
 
 
 def test_there_is_no_section_without_scores() -> None:

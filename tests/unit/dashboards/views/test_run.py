@@ -1,13 +1,16 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from dashboards.data.run import Training
-from dashboards.views.run import RunView, build_view
+from dashboards.views.run import Tile, build_view
 from dashboards.views.tables import RECENT_ROWS, VerdictRow
 from dashboards.views.training import since_last_text, training_view
 from eval_jobs.errors import ServerDied
 from eval_jobs.run import record_of_failure
 from eval_jobs.types import ProbeResult
+from tests.drops import DROP, with_newest
 from tests.log_reading import READ_AT, read_incident
 from tests.records import RecordedRun, forgetting_run, wide_run
 from tests.reports import run_data
@@ -21,7 +24,7 @@ from tracker.domain.health.stored import progress_of
 from tracker.domain.records.policy import Phase
 from tracker.domain.records.types import Baseline, CurvePoint, VerdictWord
 
-MINUS = "\N{MINUS SIGN}"
+NO_BEST = "no best checkpoint: none without a loss has a score for every benchmark"
 RUN = forgetting_run()
 DATA = run_data(RUN, unfinished=2)
 VIEW = build_view(DATA)
@@ -35,6 +38,7 @@ def test_the_title_counts_what_is_there_and_what_is_not() -> None:
     assert VIEW.heading.facts == (
         "10 checkpoints evaluated, steps 100 to 1000",
         "3 benchmarks",
+        NO_BEST,
         "1 checkpoint not evaluated",
         "1 result missing",
         "2 evaluations pending",
@@ -44,7 +48,7 @@ def test_the_title_counts_what_is_there_and_what_is_not() -> None:
 
 def test_a_run_of_one_checkpoint_is_told_in_the_singular() -> None:
     one = RecordedRun(run_id="r", records=RUN.records[:1], reports=RUN.reports[:1])
-    assert build_view(run_data(one)).heading.facts == ("1 checkpoint evaluated, step 100", "3 benchmarks")
+    assert build_view(run_data(one)).heading.facts == ("1 checkpoint evaluated, step 100", "3 benchmarks", NO_BEST)
 
 
 def test_checkpoints_without_any_score_do_not_count_as_evaluated() -> None:
@@ -68,34 +72,32 @@ def test_each_benchmark_says_what_it_fell_from_or_rose_from() -> None:
     ]
 
 
-def test_each_score_has_its_interval_and_each_loss_says_how_sure_it_is() -> None:
-    assert [(t.interval, t.sure.replace(MINUS, "-")) for t in VIEW.tiles] == [
-        ("(0.000 to 0.079)", "-0.875, 95 % CI -0.948 to -0.802"),
-        ("(0.000 to 0.079)", "-0.662, 95 % CI -0.767 to -0.558"),
-        ("(0.963 to 1.000)", ""),
-    ]
-
-
-def with_newest(**changes: object) -> RunView:
-    """Return the view of the run whose newest verdict on the first benchmark is another one."""
-    newest = RUN.reports[-1]
-    changed = replace(newest.verdicts[0], **changes)  # type: ignore[arg-type]
-    moved = replace(newest, verdicts=(changed, *newest.verdicts[1:]))
-    return build_view(run_data(replace(RUN, reports=(*RUN.reports[:-1], moved))))
+def test_each_score_has_its_interval() -> None:
+    assert [t.interval for t in VIEW.tiles] == ["(0.000 to 0.079)", "(0.000 to 0.079)", "(0.963 to 1.000)"]
 
 
 def test_a_tile_says_what_the_newest_score_is_held_against() -> None:
+    def tile(**changes: object) -> Tile:
+        view = build_view(run_data(with_newest(RUN, **changes)))
+        return next(tile for tile in view.tiles if tile.benchmark == "facts")
+
     comparisons = RUN.reports[-1].verdicts[0].comparisons
-    (suspect,) = (t for t in with_newest(word=VerdictWord.SUSPECT).tiles if t.benchmark == "facts")
-    assert (suspect.note, suspect.sure.replace(MINUS, "-")) == (
-        "was 0.912 at step 600",
-        "-0.875, 95 % CI -0.948 to -0.802",
-    )
-    block = with_newest(comparisons=tuple(replace(c, baseline_steps=(400, 500, 600)) for c in comparisons))
-    assert block.tiles[0].note == "was 0.793 at steps 400 to 600"
-    pinned = with_newest(comparisons=tuple(replace(c, baseline=Baseline.PINNED) for c in comparisons))
-    assert pinned.tiles[0].note == "vs. pinned, step 600"
-    assert [loss.benchmark for loss in pinned.forgetting.losses] == ["sums"], "of another run, not looked up here"
+    assert tile(word=VerdictWord.SUSPECT).note == "was 0.912 at step 600"
+    block = tile(comparisons=tuple(replace(c, baseline_steps=(400, 500, 600)) for c in comparisons))
+    assert block.note == "was 0.793 at steps 400 to 600"
+    pinned = tile(comparisons=tuple(replace(c, baseline=Baseline.PINNED) for c in comparisons))
+    assert pinned.note == "vs. pinned, step 600"
+
+
+@pytest.mark.parametrize("word", [VerdictWord.FORGOTTEN, VerdictWord.INCONCLUSIVE])
+def test_tile_ring_and_advice_have_the_baseline_of_an_open_loss(word: VerdictWord) -> None:
+    view = build_view(run_data(with_newest(RUN, drop=DROP, word=word)))
+    (facts,) = (tile for tile in view.tiles if tile.benchmark == "facts")
+    assert facts.note == "was 0.731 at steps 400 to 500"
+    rings = {line.name: line.ring_step for line in view.curves.figures[0].panels[0].lines}
+    assert rings == {"facts": 500, "sums": 600, "reversal": None}
+    if word is VerdictWord.FORGOTTEN:
+        assert view.heading.advice[0][1] == "tracker compare tiny-forgetting@500 tiny-forgetting@1000"
 
 
 def test_who_sees_a_loss_is_told_what_to_type() -> None:
@@ -124,13 +126,6 @@ def test_a_first_result_and_a_missing_one_compare_with_nothing() -> None:
     assert [t.note for t in build_view(run_data(early)).tiles] == ["first result at step 100"] * 3
     third = RecordedRun(run_id="r", records=RUN.records[:3], reports=RUN.reports[:3])
     assert build_view(run_data(third)).tiles[0].note == "no result at step 300"
-
-
-def test_fresh_losses_are_shown_until_the_ledger_tells_them() -> None:
-    fresh = build_view(run_data(RecordedRun(run_id="r", records=RUN.records[:7], reports=RUN.reports[:7])))
-    assert [loss.benchmark for loss in fresh.forgetting.unshown] == ["facts", "sums"]
-    assert [loss.benchmark for loss in VIEW.forgetting.losses] == ["facts", "sums"]
-    assert VIEW.forgetting.unshown == ()
 
 
 def test_the_verdict_table_has_every_step_and_a_row_for_the_gap() -> None:
@@ -233,7 +228,7 @@ def test_the_curves_mark_incidents_and_a_checkpoint_names_those_since_the_one_be
     oom = read_incident("torch.OutOfMemoryError: CUDA out of memory", step=150)
     training = Training(incidents=(oom, read_incident("KeyboardInterrupt", step=160)), checkpoints=(100, 200, 300))
     view = build_view(replace(DATA, training=training))
-    assert view.curves.phases == ("oom from step 150",)  # what a user did is no mark
+    assert view.curves.phases == ("GPU memory ran out from step 150",)  # what a user did is no mark
     assert [len(since_last_text(training, step)) for step in (100, 200, 300)] == [0, 2, 0]
     assert since_last_text(training, 200)[0] == "GPU memory ran out at step 150"
 

@@ -28,7 +28,7 @@ TITLES = {
     "killed_for_memory": "The kernel ended the training: memory ran out",
     "rank_died": "A training process died",
     "failed": "The training failed",
-    "gone": "The training's processes are gone",
+    "gone": "All processes of the training ended",
     "memory_leak": "Memory of the training grows to its limit",
     "gpu_memory_leak": "Memory of a GPU grows to its limit",
     "shared_memory_leak": "Shared memory grows to its limit",

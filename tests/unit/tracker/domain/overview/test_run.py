@@ -5,7 +5,7 @@ import pytest
 
 from tests.judged_run import judged_run
 from tests.records import checkpoint_of, forgetting_run
-from tracker.domain.overview.run import decisive_comparison, headline, overview, standings
+from tracker.domain.overview.run import MAX_CHARS, decisive_comparison, headline, overview, standings
 from tracker.domain.records.types import Baseline, Measure, Report, VerdictWord
 
 RUN = forgetting_run()
@@ -59,7 +59,9 @@ def test_an_accepted_level_is_not_called_a_first_measurement() -> None:
 
 def test_a_newest_checkpoint_that_was_not_evaluated_is_named() -> None:
     newest, earlier = (replace(RUN.gaps[0], step=step) for step in (RUN.reports[-1].step + 100, 150))
-    assert headline(overview(RUN.reports, [newest])).endswith(f"; step {newest.step} was not evaluated")
+    assert headline(overview(RUN.reports, [newest])).endswith(
+        f"; step {newest.step} was not evaluated; reversal improved"
+    )
     assert headline(overview(RUN.reports, [earlier])) == headline(overview(RUN.reports))
 
 
@@ -97,13 +99,21 @@ def test_a_loss_that_is_over_is_said_once_and_not_held_against_later_checkpoints
     )
 
 
-def test_the_sentence_names_what_was_found_beside_the_scores() -> None:
+def test_the_sentence_names_the_most_urgent_and_counts_the_rest() -> None:
     reports = judged_run().reports
     assert headline(overview(reports)) == (
-        "facts and sums were forgotten after step 600; trivia recovered; reversal improved; "
-        "trivia / history was forgotten since step 600; answers to sums have become longer since step 700"
+        "facts and sums were forgotten after step 600; trivia / history was forgotten since step 600; and 3 more"
     )
     assert "history" not in headline(overview([*reports, replace(RUN.reports[-1], step=1100)]))
+
+
+def test_of_long_names_the_sentence_shows_one() -> None:
+    newest = RUN.reports[-1]
+    names = [f"a_benchmark_with_a_long_name_{number}" for number in range(4)]
+    verdicts = tuple(replace(newest.verdicts[0], benchmark=name) for name in names)
+    said = headline(overview([replace(newest, verdicts=verdicts)]))
+    assert said.startswith("a_benchmark_with_a_long_name_0 and 3 more were forgotten")
+    assert len(said) <= MAX_CHARS
 
 
 def test_a_benchmark_with_a_lost_subset_is_not_said_to_show_nothing() -> None:
@@ -112,9 +122,7 @@ def test_a_benchmark_with_a_lost_subset_is_not_said_to_show_nothing() -> None:
     cut_off = replace(length, benchmark="facts", measure=Measure.COMPLETENESS)
     found = replace(early, findings=(replace(subset, benchmark="sums"), replace(length, benchmark="sums"), cut_off))
     assert headline(overview([found])) == (
-        "sums / history was forgotten since step 600; answers to sums have become longer since step 700; "
-        "more answers to facts have been truncated since step 700; "
-        "no significant change in 3 benchmarks overall (all inconclusive)"
+        "sums / history was forgotten since step 600; answers to sums have become longer since step 700; and 2 more"
     )
 
 
