@@ -43,7 +43,12 @@ def test_what_only_rose_has_no_dip() -> None:
 def test_lost_samples_stand_beside_both_answers() -> None:
     facts = VIEW.benchmarks[0]
     assert (facts.benchmark, facts.lost, facts.by_chance, facts.more) == ("facts", "62 of 80 samples", "0.3", 59)
-    assert (facts.before, facts.after, facts.before_step, facts.after_step) == ("steps 500 to 600", "steps 900 to 1000", 600, 1000)
+    assert (facts.before, facts.after, facts.before_step, facts.after_step) == (
+        "steps 500 to 600",
+        "steps 900 to 1000",
+        600,
+        1000,
+    )
     sample = facts.samples[0]
     assert sample.texts is not None
     assert sample.texts.answer_before == sample.texts.target
