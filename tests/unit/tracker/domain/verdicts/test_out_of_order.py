@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 from eval_jobs.types import EvalRecord
 from tests.records import checkpoint_of, forgetting_run
 from tracker.domain.records.reasons import Failed
-from tracker.domain.records.types import Report, Verdict, VerdictWord
-from tracker.domain.verdicts.out_of_order import NEAREST, overtaken_by, rejudged
+from tracker.domain.records.types import Closing, Incident, Report, Verdict, VerdictWord
+from tracker.domain.verdicts.out_of_order import NEAREST, overtaken_by, rejudged, with_corrected, withdrawn
 
 RECORDS = forgetting_run(checkpoints=16, samples=2, trouble=False).records
 NOW = datetime(2026, 3, 14, tzinfo=UTC)
@@ -75,3 +75,36 @@ def test_what_is_missing_stays_missing_for_the_same_reason() -> None:
     after = rejudged(before, replace(before, verdicts=found, created_at=NOW + timedelta(1)))
     assert [v.reason for v in after.verdicts] == [Failed(message="missing"), Failed(message="regressed")]
     assert after.created_at == NOW + timedelta(1)
+
+
+def test_a_loss_that_no_verdict_shows_ends_as_corrected_and_after_a_kill_once_more() -> None:
+    report = replace(forgetting_run(trouble=False).reports[6], step=700, verdicts=(), findings=())
+    loss = Incident(
+        run_id=report.run_id,
+        suite="skills",
+        benchmark="facts",
+        opened_step=700,
+        onset_step=700,
+        opened_digest="of it",
+    )
+    (corrected,) = withdrawn([loss], [report])
+    assert (corrected.closed_by, corrected.closed_step) == (Closing.CORRECTED, 700)
+    assert withdrawn([corrected], [report]) == (corrected,)
+    assert with_corrected([loss, replace(loss, opened_step=600)], [corrected])[0] == corrected
+    shown = replace(report, incidents=(loss,), verdicts=(_verdict(VerdictWord.REGRESSED, 700),))
+    assert withdrawn([loss], [shown]) == ()
+    assert withdrawn([loss], [replace(shown, verdicts=(_verdict(VerdictWord.REGRESSED, 400),))]) != ()
+    assert withdrawn([replace(loss, opened_step=600)], [report]) == ()
+
+
+def _verdict(word: VerdictWord, lost_since: int) -> Verdict:
+    return Verdict(
+        benchmark="facts",
+        word=word,
+        reason=None,
+        score=0.0,
+        stderr=None,
+        coverage=1.0,
+        alpha_test=0.01,
+        lost_since=lost_since,
+    )
