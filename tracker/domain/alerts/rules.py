@@ -123,7 +123,8 @@ def _of_losses(report: Report) -> Iterator[Alert]:
             continue
         subject = _subject_of(incident)
         verdict = verdicts.get((incident.benchmark, incident.subset, incident.measure))
-        is_open, is_left = incident.closed_step is None, incident.closed_by is Closing.SUPERSEDED
+        # A loss that a late result leaves to one checkpoint alone ends its alert, until another one shows it.
+        is_open, is_left = _is_shown(incident), incident.closed_by is Closing.SUPERSEDED
         yield Alert(
             fingerprint=_fingerprint_of(incident),
             run_id=report.run_id,
@@ -143,9 +144,11 @@ def _needs_attention(incident: Incident, together: Verdict | None) -> bool:
     """Return whether an incident is a notification of its own; `together` is a loss of all benchmarks."""
     if incident.measure is Measure.OUTPUT_LENGTH:
         return False  # longer answers are shown, but only the score tells whether they are worse
-    if incident.closed_step is not None:
-        return True
-    return not incident.provisional and not _is_covered(incident, together)
+    return not _is_shown(incident) or not _is_covered(incident, together)
+
+
+def _is_shown(incident: Incident) -> bool:
+    return incident.closed_step is None and not incident.provisional
 
 
 def _lost_together(report: Report) -> Verdict | None:
