@@ -84,12 +84,11 @@ def test_a_planted_loss_turns_the_gate_red_and_is_told_until_it_is_over(tmp_path
             _check_what_is_told(chat, on_call)
             _check_gate(project)
             _check_mlflow_and_report(project)
-            for step in (700, 800):
-                _save(project, step, GOOD)
+            _save(project, 700, GOOD)
             _until(lambda: len(chat.taken) == 2, project)
             _until(lambda: _alerts(on_call) == [], project)
             _check_that_nothing_is_left(watch, project / ".tracker" / "work")
-    assert "sft step 800" in chat.taken[1].json()["markdown"]["title"]
+    assert "sft step 700" in chat.taken[1].json()["markdown"]["title"]
     assert len(chat.asked) == 2  # every message was taken at once, and signed
     assert "no open alerts" in tracker(project, "alerts", "list")
 

@@ -163,7 +163,7 @@ def test_what_started_before_postgresql_says_so_and_works_when_it_is_there(site:
     assert "retrying in" in before
     assert "finished" in after
     said = site.said("watch")
-    assert "error    database: cannot use the database" in said
+    assert "WARNING: database: cannot use the database" in said
     assert "error E-STORE-AWAY" in said
     assert said.index("watching /runs/my-run") < said.index("evaluated step 100")
 

@@ -327,7 +327,7 @@ def _repeated(verdict: Verdict) -> str:
 
 
 def _onset(verdict: Verdict) -> str:
-    if verdict.word in WORSE and verdict.lost_since is not None:
+    if verdict.word in WORSE and verdict.lost_since is not None and verdict.drop is None:
         return f"; lost since step {verdict.lost_since}"
     return ""
 
