@@ -99,7 +99,7 @@ every = 3
 """In the second world."""
 TIMES = (
     *("created_at", "finished_at", "raised_at", "seen_at", "last_seen_at", "resumed_at"),
-    *("started_at", "timestamp_ms", "at_ms", "repetition"),
+    *("started_at", "timestamp_ms", "at_ms", "repetition", "pending_steps"),
 )
 """Depend on when somebody was killed."""
 

@@ -78,10 +78,10 @@ def test_evaluations_wait_for_settings_that_can_work_and_follow_later_changes(tm
             running.until_said("the previous settings stay in use: E-CONFIG")
             assert running.stop(signal.SIGINT) == 130
             check_log(running.said())
-            check_commands(tmp_path, server.base_url)
         finally:
             running.kill_all()
-    the_log_says_what_changed(tmp_path, server.base_url)
+        the_log_says_what_changed(tmp_path, server.base_url)
+        check_commands(tmp_path, server.base_url)
 
 
 def until_evaluated_twice(running: RunningTracker) -> None:

@@ -48,8 +48,8 @@ LOOPS = {
 }
 """Files of which every statement is deadly once, and of which functions; None: all. Others are for commands."""
 HANDED_IN, FORGOTTEN = "worker.tools.evaluator.forget(claim.plan.id)", "evaluator.forget(plan_id)"
-RECORDED, PASSED_OVER = "history.append_report(report, [event])", "continue  # its own review is still to come"
-AFTER_A_KILL = (FORGOTTEN, PASSED_OVER)
+RECORDED, JUDGED_AGAIN = "history.append_report(report, [event])", "scores = world.history.scores(later[0]"
+AFTER_A_KILL = (FORGOTTEN,)
 """Statements to which only a kill at another one leads."""
 OF_SWEEPS = (
     "world.wake_workers()",
@@ -72,6 +72,12 @@ OF_CHANGED_SETTINGS = (
     "return replace(report, latency=timed.latency)",
 )
 """Nor these: app/test_readiness.py, app/test_settings_change.py and tests/e2e/test_changed_settings.py have them."""
+OF_CORRECTIONS = (
+    "incidents = out_of_order.with_corrected(run_context.incidents, corrected)",
+    "reports = judged_again(replace(run_context, incidents=incidents))",
+    "reports[-1] = replace(reports[-1], incidents=(*reports[-1].incidents, *corrected))",
+)
+"""Nor these: app/test_out_of_order.py and domain/verdicts/test_out_of_order.py have them."""
 OF_REJECTIONS = (
     "world.dispatcher.dispatch([alert])",
     "state.firing ^= {alert.kind}",
@@ -94,7 +100,10 @@ OF_OTHER_LOGS = (
     "self._save(self._new_incidents())",
 )
 """Nor these: contract/test_training_health.py, app/health/test_follow.py and test_notices.py have them."""
-NOT_HERE = (*OF_OTHER_LOGS, *AFTER_A_KILL, *OF_SWEEPS, *OF_CHANGED_SETTINGS, *OF_REJECTIONS, *OF_FAILURES)
+NOT_HERE = (
+    *(*OF_OTHER_LOGS, *AFTER_A_KILL, *OF_SWEEPS, *OF_CHANGED_SETTINGS),
+    *(*OF_REJECTIONS, *OF_CORRECTIONS, *OF_FAILURES),
+)
 OF_STATEMENTS, BY_LOT = sized(8, 1000), sized(5, 40)
 SEED = 1
 TRIES = 10
@@ -283,10 +292,13 @@ def test_a_kill_at_a_checkpoint_that_is_recorded_and_not_yet_judged_changes_noth
     at_the_newest = len(small_world.STEPS) - len(small_world.LATE[0]) - 1  # and one is skipped
     assert run(small_world.live, home, 0, bomb_at(place_of(RECORDED), at_the_newest)) == -signal.SIGKILL
     (home / small_world.ORDERLY).touch()  # what was late comes before it now
-    assert run(small_world.live, home, 1, bomb_at(place_of(PASSED_OVER))) == -signal.SIGKILL
+    assert run(small_world.live, home, 1, bomb_at(place_of(JUDGED_AGAIN))) == -signal.SIGKILL
     assert run(small_world.live, home, 2, None) == 0
-    # Told and sent of the newest checkpoint is what it shows with all others behind it; where they came late, less.
-    assert {what.partition(":")[0] for what in differences(home, worlds[0], kills=2)} <= {"alerts", "sent"}
+    # Told and sent of the newest checkpoint is what it shows with all others behind it; where they came late, less,
+    # and what it shows then is told as well.
+    once = "nobody was told of Counter({'firing sums 80'"
+    assert {what.partition(":")[0] for what in differences(home, worlds[0], kills=2)} <= {"alerts", "sent", once}
+    assert small_world.told(home)["firing sums 80"] == 1
 
 
 def test_a_kill_at_lines_below_the_loops_changes_nothing(worlds: list[Undisturbed], tmp_path: Path) -> None:
