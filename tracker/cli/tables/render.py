@@ -327,7 +327,9 @@ def _repeated(verdict: Verdict) -> str:
 
 
 def _onset(verdict: Verdict) -> str:
-    if verdict.word in WORSE and verdict.lost_since is not None and verdict.drop is None:
+    if verdict.drop is not None:
+        return ""  # the reason contains it
+    if verdict.word in WORSE and verdict.lost_since is not None:
         return f"; lost since step {verdict.lost_since}"
     return ""
 

@@ -144,11 +144,15 @@ def _needs_attention(incident: Incident, together: Verdict | None) -> bool:
     """Return whether an incident is a notification of its own; `together` is a loss of all benchmarks."""
     if incident.measure is Measure.OUTPUT_LENGTH:
         return False  # longer answers are shown, but only the score tells whether they are worse
-    return not _is_shown(incident) or not _is_covered(incident, together)
+    if _is_shown(incident):
+        return not _is_covered(incident, together)
+    return True
 
 
 def _is_shown(incident: Incident) -> bool:
-    return incident.closed_step is None and not incident.provisional
+    if incident.provisional:
+        return False
+    return incident.closed_step is None
 
 
 def _lost_together(report: Report) -> Verdict | None:
