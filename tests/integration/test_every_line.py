@@ -77,7 +77,7 @@ OF_CORRECTIONS = (
     "reports = judged_again(replace(run_context, incidents=incidents))",
     "reports[-1] = replace(reports[-1], incidents=(*reports[-1].incidents, *corrected))",
 )
-"""Nor these: app/test_out_of_order.py and domain/verdicts/test_out_of_order.py have them."""
+"""Nor these: app/test_order.py and domain/verdicts/test_out_of_order.py have them."""
 OF_REJECTIONS = (
     "world.dispatcher.dispatch([alert])",
     "state.firing ^= {alert.kind}",
