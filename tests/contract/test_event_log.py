@@ -14,7 +14,7 @@ from tests.contract.conftest import ReopenHistory
 from tests.records import RUN, forgetting_run
 from tracker.adapters.history.log_sql import add_events
 from tracker.adapters.history.store_sql import SqlHistory
-from tracker.domain.log.events import EventKind, RunEvent, evaluated, run_event
+from tracker.domain.log.events import EventKind, RunEvent, evaluation_event, run_event
 from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.types import Acceptance
 from tracker.ports import History
@@ -110,7 +110,7 @@ def test_an_alert_is_logged_when_it_begins_says_something_else_and_ends(reopen_h
 def test_a_report_is_stored_with_its_events_or_not_at_all(reopen_history: ReopenHistory) -> None:
     record, report = RECORDED.records[0], RECORDED.reports[0]
     for _ in range(2):
-        reopen_history().append_report(report, [evaluated(record, report)])
+        reopen_history().append_report(report, [evaluation_event(record, report)])
     assert kinds(reopen_history()) == ["evaluated"]
 
     def broken() -> Iterator[RunEvent]:

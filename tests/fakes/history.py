@@ -7,7 +7,7 @@ from eval_jobs.types import EvalRecord, EvalResult, Outcome
 from tests.fakes.event_log import FakeEventLog
 from tests.fakes.health import FakeHealth
 from tests.records import outlined, without_samples
-from tracker.domain.log.events import RunEvent, accepted, alert_events, unevaluated
+from tracker.domain.log.events import RunEvent, acceptance_event, alert_events, unevaluated
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.types import Acceptance, Closing, Gap, Incident, Measure, Report
@@ -106,7 +106,7 @@ class FakeHistory(FakeHealth, FakeEventLog):
     def append_acceptance(self, acceptance: Acceptance) -> None:
         key = (acceptance.run_id, acceptance.step, acceptance.benchmark, acceptance.series)
         self._acceptances[key] = acceptance
-        self.log([accepted(acceptance)])
+        self.log([acceptance_event(acceptance)])
 
     def acceptances(self, run_id: str) -> tuple[Acceptance, ...]:
         found = [a for a in self._acceptances.values() if a.run_id == run_id]

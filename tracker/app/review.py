@@ -13,7 +13,7 @@ from tracker.app.world import MeasurementPlan, World
 from tracker.domain.alerts.rules import alerts_for, loss_alerts
 from tracker.domain.alerts.training import naming_incidents
 from tracker.domain.best.choice import champions_of
-from tracker.domain.log.events import RunEvent, evaluated, verdict_changes
+from tracker.domain.log.events import RunEvent, evaluation_event, verdict_changes
 from tracker.domain.overview.costs import with_cost_so_far
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.display import ONCE
@@ -60,7 +60,7 @@ def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
     report = _with_pending(world, with_latency(world, report, record, run_context))
     cause = store_conclusion(record, report, world.history)
     ask_rest(world, record, Reports(newest=report), run_context, now)
-    publish(world, record, report, run_context)
+    publish_report(world, record, report, run_context)
     later = out_of_order.overtaken_by(record, run_context.records)
     alerts = alerts_for(report, world.history.open_alerts(run_id), later)
     world.dispatcher.dispatch(naming_incidents(alerts, world.history.training_incidents(run_id)), record)
@@ -73,12 +73,12 @@ def store_conclusion(record: EvalRecord, report: Report, history: RunHistory) ->
     """Store the report of a record that is in the history, and its incidents; return the event of the log."""
     for incident in report.incidents:  # keyed by what opened it: repeating this after a crash is harmless
         history.append_incident(incident)
-    event = evaluated(record, report)
+    event = evaluation_event(record, report)
     history.append_report(report, [event])
     return event
 
 
-def publish(world: World, record: EvalRecord, report: Report, run_context: RunContext) -> None:
+def publish_report(world: World, record: EvalRecord, report: Report, run_context: RunContext) -> None:
     """Publish a record with its verdicts."""
     numbers = numbers_of(record, run_context.changes)
     record = with_cost_so_far(record, run_context.records)
@@ -147,7 +147,7 @@ def _renew(
     alerts = loss_alerts(report, world.history.open_alerts(report.run_id))
     full = world.history.record(record.plan.id) if changed or alerts else None
     if full is not None and changed:
-        publish(world, full, report, run_context)
+        publish_report(world, full, report, run_context)
     # After MLflow: after a crash in between, the verdicts must still differ.
     world.history.append_report(report, changed)
     world.dispatcher.dispatch(alerts, full)

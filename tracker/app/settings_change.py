@@ -8,7 +8,7 @@ from eval_jobs.identity import screen_plan
 from eval_jobs.records.run_scope import is_of
 from eval_jobs.types import EvalPlan, EvalRecord
 from tracker.app.plans import plans_for
-from tracker.app.review import noting_settings, publish, recall, store_conclusion, update_aliases, with_latency
+from tracker.app.review import noting_settings, publish_report, recall, store_conclusion, update_aliases, with_latency
 from tracker.app.steps.curves import curves_at
 from tracker.app.steps.known_results import KnownResults
 from tracker.app.world import MeasurementPlan, World
@@ -64,7 +64,7 @@ def _review_again(world: World, records: Sequence[EvalRecord], now: datetime) ->
         report = judge(record, scores, run_context, world.policy, now=now)
         report = with_latency(world, report, record, run_context)
         store_conclusion(record, report, world.history)
-        publish(world, record, report, run_context)
+        publish_report(world, record, report, run_context)
         world.dispatcher.dispatch(loss_alerts(report, world.history.open_alerts(newest.run_id)))
     update_aliases(world, records[-1], run_context)
 

@@ -88,12 +88,12 @@ class EvalScopeEvaluator(ChildEvaluator):
     def first_question(self, suite: Suite) -> Planned:
         """Return the first question of the suite's only benchmark, rendered to be sent, or raise why there is none."""
         info = EngineInfo(name=EngineKind.REMOTE, version="", load_method="remote", load_s=0.0, log="")
-        nobody = Endpoint(base_url="http://127.0.0.1:1/v1", model="nobody", api_key_env="", info=info)
-        folder = self.work_dir / "runs" / task_config.run_folder(suite.benchmarks[0], suite, nobody.model)
+        unreachable = Endpoint(base_url="http://127.0.0.1:1/v1", model="unreachable", api_key_env="", info=info)
+        folder = self.work_dir / "runs" / task_config.run_folder(suite.benchmarks[0], suite, unreachable.model)
         # The questions are written down before the first request, which fails.
-        (outcome,) = self.evaluate(suite, nobody, plan_id=nobody.model, progress=lambda _: None)
+        (outcome,) = self.evaluate(suite, unreachable, plan_id=unreachable.model, progress=lambda _: None)
         planned = Outputs(folder, "").planned
-        self.forget(nobody.model)
+        self.forget(unreachable.model)
         if not planned and isinstance(outcome, TrackerError):
             raise outcome
         return planned[0]

@@ -37,7 +37,7 @@ from tracker.adapters.health.history_sql import SqlTrainingHistory
 from tracker.adapters.history.log_sql import SqlEventLog, add_events
 from tracker.adapters.samples.kept_scores import KeptScores, StoredRecord
 from tracker.adapters.samples.packed_parquet import NO_SAMPLES, SampleFiles, pack
-from tracker.domain.log.events import RunEvent, accepted, alert_events, unevaluated
+from tracker.domain.log.events import RunEvent, acceptance_event, alert_events, unevaluated
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.branches import newest_of_benchmarks
 from tracker.domain.records.calibration import Calibration
@@ -201,7 +201,7 @@ class SqlHistory(SqlTrainingHistory, SqlEventLog):
         run_id, step = acceptance.run_id, acceptance.step
         key = content_hash([run_id, step, acceptance.benchmark, *filter(None, [acceptance.series])])
         row = {"key": key, "run_id": run_id, "step": step, "acceptance": to_json(acceptance)}
-        self._put(ACCEPTANCES, row, accepted(acceptance))
+        self._put(ACCEPTANCES, row, acceptance_event(acceptance))
 
     def acceptances(self, run_id: str) -> tuple[Acceptance, ...]:
         """Return the run's acceptances; see `ports.History`."""

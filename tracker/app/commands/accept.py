@@ -38,7 +38,7 @@ def accept(world: World, acceptance: Acceptance) -> None:
     for record in run_context.records:  # by step, and of one step by time
         if record.plan.checkpoint.step >= step:
             newest[identity_of(record.plan.checkpoint), record.plan.suite.name] = record
-    rejudge(world, tuple(newest.values()), run_context, events.accepted(acceptance))
+    rejudge(world, tuple(newest.values()), run_context, events.acceptance_event(acceptance))
 
 
 def _settings_of(acceptance: Acceptance, records: Iterable[EvalRecord]) -> str:

@@ -91,7 +91,7 @@ def unevaluated(gap: Gap) -> RunEvent:
     return run_event(EventKind.GAP, place, gap.code, subject=steps, after=gap.message, reason=gap.code)
 
 
-def evaluated(record: EvalRecord, report: Report) -> RunEvent:
+def evaluation_event(record: EvalRecord, report: Report) -> RunEvent:
     """Return the event of an evaluation, with its most urgent verdicts."""
     said = []
     for one in sorted((*report.verdicts, *report.findings), key=lambda one: list(VerdictWord).index(one.word)):
@@ -132,7 +132,7 @@ def alert_events(alert: Alert, before: Alert | None) -> tuple[RunEvent, ...]:
     return (run_event(kind, place, alert.fingerprint, alert.raised_at, alert.message, **texts),)
 
 
-def accepted(acceptance: Acceptance) -> RunEvent:
+def acceptance_event(acceptance: Acceptance) -> RunEvent:
     """Return the event of a level that a user accepted."""
     name, at = acceptance.benchmark, acceptance.accepted_at
     place, texts = (acceptance.run_id, acceptance.step, at), {"after": "new baseline", "reason": acceptance.reason}

@@ -11,15 +11,15 @@ from tests.json_output import result_of
 from tests.records import FORGETTING_TOML, RUN, forgetting_run
 from tracker.api.opening import open_project
 from tracker.cli.main import cli
-from tracker.domain.log.events import EventKind, evaluated, run_event
+from tracker.domain.log.events import EventKind, evaluation_event, run_event
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
 RECORDED = forgetting_run(samples=4)
 EVENTS = (
     run_event(EventKind.STARTED, (RUN, None, NOW - timedelta(hours=3)), reason="process 7 on host"),
-    replace(evaluated(RECORDED.records[0], RECORDED.reports[0]), at=NOW - timedelta(hours=2)),
+    replace(evaluation_event(RECORDED.records[0], RECORDED.reports[0]), at=NOW - timedelta(hours=2)),
     run_event(EventKind.CHANGED, (RUN, 500, NOW), subject="sums", before="suspect", after="regressed"),
-    replace(evaluated(RECORDED.records[1], RECORDED.reports[1]), at=NOW),
+    replace(evaluation_event(RECORDED.records[1], RECORDED.reports[1]), at=NOW),
     run_event(EventKind.SETTING, (f"{RUN}/part", None, datetime.now(UTC)), subject="[b]", before="8", after="16"),
 )
 

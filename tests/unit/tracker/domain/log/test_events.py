@@ -11,9 +11,9 @@ from tracker.domain.log.events import (
     CHARS,
     EventKind,
     RunEvent,
-    accepted,
+    acceptance_event,
     alert_events,
-    evaluated,
+    evaluation_event,
     event_text,
     found,
     run_event,
@@ -46,7 +46,7 @@ def setting(**texts: str) -> RunEvent:
             unevaluated(replace(GAP, step=10, last_step=30, count=3)),
             f"steps 10 to 30: {GAP.message} ({GAP.code})",
         ),
-        (accepted(ACCEPTANCE), "sums: new baseline (the data changed)"),
+        (acceptance_event(ACCEPTANCE), "sums: new baseline (the data changed)"),
         (setting(subject="suite.max_tokens", before="8", after="16"), "suite.max_tokens: 8 → 16"),
         (setting(reason="process 7 on host"), "process 7 on host"),
         (alert_events(FIRING, None)[0], FIRING.message),
@@ -57,7 +57,7 @@ def test_an_event_is_one_sentence(event: RunEvent, said: str) -> None:
 
 
 def test_an_evaluation_names_its_worst_verdicts_first_and_counts_the_others() -> None:
-    first = evaluated(RECORDED.records[0], RECORDED.reports[0])
+    first = evaluation_event(RECORDED.records[0], RECORDED.reports[0])
     assert (first.kind, first.step, event_text(first)) == (
         EventKind.EVALUATED,
         100,
@@ -66,7 +66,7 @@ def test_an_evaluation_names_its_worst_verdicts_first_and_counts_the_others() ->
     many = wide_run()
     report = many.reports[-1]
     words = [*report.verdicts, *report.findings]
-    text = event_text(evaluated(many.records[-1], report))
+    text = event_text(evaluation_event(many.records[-1], report))
     assert text.endswith(f" and {len(words) - 5} more")
     assert len(text) < 2 * CHARS
     worst = min((one.word for one in words), key=list(VerdictWord).index)
@@ -75,12 +75,12 @@ def test_an_evaluation_names_its_worst_verdicts_first_and_counts_the_others() ->
 
 def test_a_late_checkpoint_and_an_acceptance_are_named_as_the_cause_of_other_verdicts() -> None:
     other = replace(REPORT, verdicts=tuple(replace(one, word=VerdictWord.RISING) for one in REPORT.verdicts[:2]))
-    late = evaluated(RECORDED.records[2], RECORDED.reports[2])
+    late = evaluation_event(RECORDED.records[2], RECORDED.reports[2])
     changes = list(verdict_changes(REPORT, other, late))
     assert [(one.step, event_text(one)) for one in changes] == [
         (700, f"{one.benchmark}: {one.word} → rising (step 300 was evaluated)") for one in REPORT.verdicts[:2]
     ]
-    assert event_text(next(verdict_changes(REPORT, other, accepted(ACCEPTANCE)))).endswith(
+    assert event_text(next(verdict_changes(REPORT, other, acceptance_event(ACCEPTANCE)))).endswith(
         "rising (sums was accepted at step 800)"
     )
     assert list(verdict_changes(REPORT, REPORT, late)) == []
