@@ -38,8 +38,6 @@ def evaluate_once(
     results = []
     first = first_checkpoint(checkpoint, world.history.records(checkpoint.run_id))
     known = KnownResults(world.history, world.keeping.run)
-    known = KnownResults(world.history, world.keeping.run)
-    known = KnownResults(world.history, world.keeping.run)
     for plan in plans_for(checkpoint, world.measurement, first=first):
         record = _known_record(plan, known, world, tools.clock.now()) if reuse else None
         asked = plan

@@ -112,24 +112,18 @@ class ComparisonView:
     """The run's verdicts on the later checkpoint; empty if the other one is of another run."""
 
 
-def compare_records(
-    before: EvalRecord, after: EvalRecord, policy: Policy, noise: RunNoise, *, examples: int | None = 3
+def compare_parts(
+    parts: Iterable[tuple[EvalRecord, EvalRecord]], policy: Policy, noise: RunNoise, *, examples: int | None = 3
 ) -> ComparisonView:
-    """Compare every benchmark of two records. Both need their samples, and their texts for examples.
+    """Compare two records in pairs of parts that have other benchmarks each: one pair at a time is in memory.
 
-    The policy's alpha is shared by the benchmarks that can be compared. `noise` is that of the run of `after`,
-    `examples` the number of changed samples in each direction, None: all.
+    Both need their samples, and their texts for examples. The policy's alpha is shared by the benchmarks that can be
+    compared. `noise` is that of the run of the later record, `examples` the number of changed samples in each
+    direction, None: all.
 
     Raises:
         Incomparable: no benchmark can be compared; the message gives the reasons.
     """
-    return compare_parts([(before, after)], policy, noise, examples=examples)
-
-
-def compare_parts(
-    parts: Iterable[tuple[EvalRecord, EvalRecord]], policy: Policy, noise: RunNoise, *, examples: int | None = 3
-) -> ComparisonView:
-    """Compare like `compare_records`, but in parts that have other benchmarks each: one at a time is in memory."""
     found, are_means = [], True
     for before, after in parts:
         found.append(_part(before, after, policy, noise, examples))
@@ -143,7 +137,7 @@ def compare_parts(
 def compare_what_can_be(
     before: EvalRecord, after: EvalRecord, policy: Policy, noise: RunNoise, *, examples: int | None = 3
 ) -> ComparisonView:
-    """Compare like `compare_records`, but return an empty result if no benchmark can be compared."""
+    """Compare like `compare_parts`, but return an empty result if no benchmark can be compared."""
     return _joined([_part(before, after, policy, noise, examples)], policy)
 
 

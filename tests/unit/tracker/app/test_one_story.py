@@ -22,7 +22,7 @@ from tracker.app.commands.accept import accept
 from tracker.app.review import recall, review
 from tracker.app.steps.best_of_run import newest_scores
 from tracker.domain.best.choice import champions_of
-from tracker.domain.compare.view import RunNoise, compare_records
+from tracker.domain.compare.view import RunNoise, compare_parts
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.records.loss_text import loss_text
 from tracker.domain.records.policy import Policy
@@ -218,7 +218,7 @@ def check_comparison(told: Told, incident: Incident, drop: Drop) -> None:
         record = told.fakes.history.record(plan.id)
         assert record is not None
         sides.append(record)
-    view = compare_records(sides[0], sides[1], POLICY, RunNoise())
+    view = compare_parts([(sides[0], sides[1])], POLICY, RunNoise())
     (one,) = [one for one in view.benchmarks if one.benchmark == incident.benchmark]
     numbers = one.comparison
     assert numbers.delta == pytest.approx(drop.delta)

@@ -12,7 +12,7 @@ from tests.records import RecordedRun, forgetting_run, scores_of_run
 from tests.reports import run_data
 from tracker.cli.tables.comparison import comparison_table
 from tracker.cli.tables.forgetting import ledger_tables
-from tracker.domain.compare.view import RunNoise, compare_records
+from tracker.domain.compare.view import RunNoise, compare_parts
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
 from tracker.domain.records.policy import Policy
@@ -42,7 +42,7 @@ def shown(part: object) -> str:
 
 
 def test_two_checkpoints_are_compared_as_before_and_the_missing_answers_are_said() -> None:
-    views = [compare_records(run.records[5], run.records[-1], Policy(), RunNoise()) for run in (RUN, OLD)]
+    views = [compare_parts([(run.records[5], run.records[-1])], Policy(), RunNoise()) for run in (RUN, OLD)]
     assert [b.comparison for b in views[0].benchmarks] == [b.comparison for b in views[1].benchmarks]
     lost = [example for benchmark in views[1].benchmarks for example in benchmark.lost]
     assert lost

@@ -10,7 +10,7 @@ from tests.fakes.history import FakeHistory
 from tests.unit.tracker.domain.judging import right
 from tests.unit.tracker.domain.making import START, record_of
 from tracker.app.steps.comparing import parts_to_compare, run_to_compare
-from tracker.domain.compare.view import RunNoise, compare_parts, compare_records
+from tracker.domain.compare.view import RunNoise, compare_parts
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.types import CurvePoint, Report, VerdictWord
 
@@ -40,7 +40,7 @@ def test_a_comparison_in_parts_is_that_of_everything() -> None:
     assert after is not None
     parts = list(parts_to_compare((reports[0], reports[1]), history))
     assert [len(one.outcomes) for pair in parts for one in pair] == [5] * 18
-    expected = compare_records(before, after, Policy(), RunNoise())
+    expected = compare_parts([(before, after)], Policy(), RunNoise())
     assert compare_parts(parts, Policy(), RunNoise()) == expected
     assert expected.benchmarks[30].word is VerdictWord.REGRESSED
 

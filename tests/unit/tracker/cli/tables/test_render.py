@@ -9,7 +9,7 @@ from tests.judged_run import judged_run
 from tests.records import forgetting_run, outlined, wide_run
 from tracker.cli.tables.comparison import comparison_table
 from tracker.cli.tables.render import STYLES, gaps_table, history_table, report_lines
-from tracker.domain.compare.view import RunNoise, compare_records
+from tracker.domain.compare.view import RunNoise, compare_parts
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.reasons import Failed
 from tracker.domain.records.types import Report, VerdictWord
@@ -229,7 +229,7 @@ def test_a_checkpoint_without_a_score_is_called_failed() -> None:
 
 
 def test_a_comparison_shows_both_scores_and_samples_that_changed() -> None:
-    view = compare_records(RUN.records[2], RUN.records[3], Policy(), RunNoise(), examples=1)
+    view = compare_parts([(RUN.records[2], RUN.records[3])], Policy(), RunNoise(), examples=1)
     assert (
         shown(comparison_table(view))
         == """\
@@ -265,7 +265,7 @@ reversal, gained samples:
 
 def test_checkpoints_of_two_runs_are_told_apart() -> None:
     other = forgetting_run(run_id="other", trouble=False)
-    view = compare_records(RUN.records[5], other.records[9], Policy(), RunNoise(), examples=0)
+    view = compare_parts([(RUN.records[5], other.records[9])], Policy(), RunNoise(), examples=0)
     assert shown(comparison_table(view)).startswith("other step 1000 compared with tiny-forgetting step 600\n")
 
 

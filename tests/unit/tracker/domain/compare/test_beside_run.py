@@ -5,7 +5,7 @@ from dataclasses import replace
 from tests.unit.tracker.domain.judging import followed, run_of
 from tests.unit.tracker.domain.verdicts.test_incidents import noisy
 from tracker.domain.compare.beside_run import differences_from_run, with_run
-from tracker.domain.compare.view import RunNoise, compare_records
+from tracker.domain.compare.view import RunNoise, compare_parts
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import WORSE
@@ -18,7 +18,7 @@ def test_a_loss_that_only_several_checkpoints_show_is_named_beside_the_pair_that
     newest = followed(run, Policy(planned_checkpoints=20))[-1]
     (verdict,) = newest.verdicts
     assert verdict.word in WORSE
-    view = with_run(compare_records(run[3], run[-1], POLICY, RunNoise()), newest)
+    view = with_run(compare_parts([(run[3], run[-1])], POLICY, RunNoise()), newest)
     assert view.benchmarks[0].word not in WORSE, "at this level"
     (line,) = differences_from_run(view)
     assert line.startswith(f"sums: {verdict.word} in the run, {reason_text(verdict)}. The run tests ")
@@ -27,9 +27,9 @@ def test_a_loss_that_only_several_checkpoints_show_is_named_beside_the_pair_that
 
 def test_equal_verdicts_and_a_checkpoint_of_another_run_need_no_words() -> None:
     run = run_of(*[180] * 6, *[60] * 4)
-    view = compare_records(run[5], run[9], Policy(), RunNoise())
+    view = compare_parts([(run[5], run[9])], Policy(), RunNoise())
     newest = followed(run, Policy(planned_checkpoints=20))[-1]
     assert [verdict.word in WORSE for verdict in with_run(view, newest).run] == [True]
     assert list(differences_from_run(with_run(view, newest))) == []
-    of_another = compare_records(run[5], run[9], Policy(), RunNoise())
+    of_another = compare_parts([(run[5], run[9])], Policy(), RunNoise())
     assert with_run(of_another, replace(newest, run_id="other")).run == ()

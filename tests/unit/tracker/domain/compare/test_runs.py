@@ -14,7 +14,7 @@ from tests.unit.tracker.domain.judging import right, run_of
 from tests.unit.tracker.domain.making import failure_of, record_of, suite_of
 from tracker.domain.compare.run_text import remarks, summary_rows
 from tracker.domain.compare.runs import By, RunComparison, compare_runs, tokens_of
-from tracker.domain.compare.view import RunNoise, compare_records
+from tracker.domain.compare.view import RunNoise, compare_parts
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.types import CurvePoint
 
@@ -53,7 +53,7 @@ def steps(found: RunComparison) -> list[tuple[int | None, int | None, bool]]:
     ids=["right or wrong", "graded", "errors", "clusters", "lower is better", "all right"],
 )
 def test_a_difference_of_runs_is_that_of_their_checkpoints(a: EvalRecord, b: EvalRecord) -> None:
-    (expected,) = compare_records(a, b, Policy(), RunNoise()).benchmarks
+    (expected,) = compare_parts([(a, b)], Policy(), RunNoise()).benchmarks
     (found,) = compared([a], [b]).benchmarks
     (row,) = found.rows
     assert row.a is not None

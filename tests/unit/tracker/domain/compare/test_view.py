@@ -15,7 +15,7 @@ from tests.records import without_samples
 from tests.unit.tracker.domain.judging import right, run_of, scores_of
 from tests.unit.tracker.domain.making import failure_of, record_of, suite_of
 from tracker.domain.compare.sample_pages import sample_pages
-from tracker.domain.compare.view import RunNoise, compare_records
+from tracker.domain.compare.view import RunNoise, compare_parts
 from tracker.domain.imports.lm_eval import sheets_of_lm_eval
 from tracker.domain.imports.records import checkpoints_of
 from tracker.domain.records.policy import Policy
@@ -34,7 +34,7 @@ NO_JITTER = RunNoise()
 def test_two_checkpoints_show_change_interval_flips_and_both_answers() -> None:
     before = record_of(600, {"sums": [1.0] * 190 + [0.0] * 10})
     after = record_of(1000, {"sums": [0.0] * 180 + [1.0] * 20})
-    view = compare_records(before, after, POLICY, NO_JITTER, examples=2)
+    view = compare_parts([(before, after)], POLICY, NO_JITTER, examples=2)
     (sums,) = view.benchmarks
     assert (view.before.step, view.after.step, view.refused) == (600, 1000, ())
     assert (sums.word, sums.comparison.baseline) == (VerdictWord.REGRESSED, Baseline.GIVEN)
@@ -51,14 +51,16 @@ def test_two_checkpoints_show_change_interval_flips_and_both_answers() -> None:
 
 
 def test_no_examples_are_returned_when_none_are_asked_for() -> None:
-    view = compare_records(record_of(1, {"sums": [1.0]}), record_of(2, {"sums": [0.0]}), POLICY, NO_JITTER, examples=0)
+    view = compare_parts(
+        [(record_of(1, {"sums": [1.0]}), record_of(2, {"sums": [0.0]}))], POLICY, NO_JITTER, examples=0
+    )
     assert (view.benchmarks[0].lost, view.benchmarks[0].gained) == ((), ())
 
 
 def test_a_graded_sample_is_lost_if_it_was_right_and_the_largest_change_comes_first() -> None:
     before = record_of(1, {"sums": [0.6, 0.6, 0.9, 0.5, 0.4]})
     after = record_of(2, {"sums": [0.4, 0.1, 0.6, 0.9, 0.1]})
-    (sums,) = compare_records(before, after, POLICY, NO_JITTER).benchmarks
+    (sums,) = compare_parts([(before, after)], POLICY, NO_JITTER).benchmarks
     assert [e.sample_id for e in sums.lost] == ["s1", "s0"]
     assert [e.sample_id for e in sums.gained] == ["s3"]
     assert (sums.comparison.n_lost, sums.comparison.n_gained) == (2, 1)
@@ -68,7 +70,7 @@ def test_lower_is_better_turns_losses_round() -> None:
     suite = suite_of(["errors"], higher_is_better=False)
     before = record_of(1, {"errors": [0.0] * 100}, suite=suite)
     after = record_of(2, {"errors": [1.0] * 50 + [0.0] * 50}, suite=suite)
-    (errors,) = compare_records(before, after, POLICY, NO_JITTER).benchmarks
+    (errors,) = compare_parts([(before, after)], POLICY, NO_JITTER).benchmarks
     assert errors.word is VerdictWord.REGRESSED
     assert errors.comparison.delta == pytest.approx(-0.5)
     assert (errors.after.mean, errors.lost[0].score_after) == (0.5, 1.0)
@@ -78,7 +80,7 @@ def test_what_cannot_be_compared_is_refused_with_everything_that_differs() -> No
     before = record_of(1, {"sums": [1.0], "facts": failure_of("facts"), "old": [1.0]})
     names = ("sums", "facts", "new")
     after = record_of(2, {"sums": [1.0], "facts": [1.0], "new": [1.0]}, suite=suite_of(names))
-    view = compare_records(before, after, POLICY, NO_JITTER)
+    view = compare_parts([(before, after)], POLICY, NO_JITTER)
     assert [b.benchmark for b in view.benchmarks] == ["sums"]
     assert {r.benchmark: r.reasons for r in view.refused} == {
         "facts": ("no result at step 1: vLLM ended while loading /pins/7 (E-SERVE-DIED)",),
@@ -92,7 +94,7 @@ def test_other_settings_are_refused_by_name() -> None:
     before = record_of(1, {"sums": [1.0], "facts": [1.0]}, suite=suite_of(names))
     other = suite_of(names)
     changed = replace(other, benchmarks=(replace(other.benchmarks[0], few_shot=5), other.benchmarks[1]))
-    view = compare_records(before, record_of(2, {"sums": [1.0], "facts": [1.0]}, suite=changed), POLICY, NO_JITTER)
+    view = compare_parts([(before, record_of(2, {"sums": [1.0], "facts": [1.0]}, suite=changed))], POLICY, NO_JITTER)
     (refused,) = view.refused
     assert refused.reasons == ("few_shot (examples in the prompt) is 5, was the default",)
 
@@ -100,20 +102,20 @@ def test_other_settings_are_refused_by_name() -> None:
 def test_other_serving_is_refused_by_name() -> None:
     before, after = record_of(1, {"sums": [1.0]}), record_of(2, {"sums": [1.0]}, serve=ServeSpec(dtype="float32"))
     with pytest.raises(Incomparable, match=r"sums: serve\.dtype is float32, was auto"):
-        compare_records(before, after, POLICY, NO_JITTER)
+        compare_parts([(before, after)], POLICY, NO_JITTER)
 
 
 def test_a_remote_server_is_refused_against_a_served_one_by_the_engine_alone() -> None:
     remote = ServeSpec(engine=EngineKind.REMOTE, base_url="http://a/v1", model="m")
     before, after = record_of(1, {"sums": [1.0]}), record_of(2, {"sums": [1.0]}, serve=remote)
     with pytest.raises(Incomparable, match=r"sums: serve\.engine is remote, was vllm \("):
-        compare_records(before, after, POLICY, NO_JITTER)
+        compare_parts([(before, after)], POLICY, NO_JITTER)
 
 
 def test_too_few_common_samples_are_refused() -> None:
     before = record_of(1, {"sums": [1.0] * 10, "facts": [1.0]})
     after = record_of(2, {"sums": [1.0] * 8 + [None, None], "facts": [1.0]})
-    (refused,) = compare_records(before, after, POLICY, NO_JITTER).refused
+    (refused,) = compare_parts([(before, after)], POLICY, NO_JITTER).refused
     assert refused.reasons == ("only 8 of 10 samples scored on both sides (95 % required)",)
 
 
@@ -126,7 +128,7 @@ def means_at(step: int, *means: float, task_version: float = 1.0) -> EvalRecord:
 
 def test_means_without_samples_are_shown_unpaired_and_no_verdict_rests_on_them() -> None:
     with pytest.raises(Incomparable) as caught:
-        compare_records(means_at(100, 0.8), means_at(900, 0.5), POLICY, NO_JITTER)
+        compare_parts([(means_at(100, 0.8), means_at(900, 0.5))], POLICY, NO_JITTER)
     assert (
         "task0: 0.800 (standard error 0.010) at step 100, 0.500 (standard error 0.010) at step 900: imported "
         "without samples, so they cannot be paired; unpaired difference: 95 % CI \N{MINUS SIGN}0.328 to "
@@ -137,20 +139,20 @@ def test_means_without_samples_are_shown_unpaired_and_no_verdict_rests_on_them()
 
 def test_means_that_were_measured_in_two_ways_have_no_change_between_them() -> None:
     with pytest.raises(Incomparable) as caught:
-        compare_records(means_at(100, 0.8), means_at(900, 0.5, task_version=2.0), POLICY, NO_JITTER)
+        compare_parts([(means_at(100, 0.8), means_at(900, 0.5, task_version=2.0))], POLICY, NO_JITTER)
     assert "0.800" in caught.value.message
     assert "unpaired difference" not in caught.value.message
 
 
 def test_of_many_benchmarks_that_cannot_be_compared_a_few_are_named() -> None:
     with pytest.raises(Incomparable, match="; and 79 more"):
-        compare_records(means_at(100, *[0.8] * 87), means_at(900, *[0.5] * 87), POLICY, NO_JITTER)
+        compare_parts([(means_at(100, *[0.8] * 87), means_at(900, *[0.5] * 87))], POLICY, NO_JITTER)
 
 
 def test_nothing_comparable_is_an_error_that_says_why_for_each() -> None:
     before = record_of(1, {"sums": failure_of()})
     with pytest.raises(Incomparable) as caught:
-        compare_records(before, record_of(2, {"sums": [None]}), POLICY, NO_JITTER)
+        compare_parts([(before, record_of(2, {"sums": [None]}))], POLICY, NO_JITTER)
     assert caught.value.exit_code == 3
     assert "no comparable benchmark at steps 1 and 2: sums: no result at step 1" in caught.value.message
     assert "tracker evaluate" in caught.value.hint
@@ -158,14 +160,14 @@ def test_nothing_comparable_is_an_error_that_says_why_for_each() -> None:
 
 def test_nothing_scored_at_all_is_refused() -> None:
     with pytest.raises(Incomparable, match="0 of 1 samples scored"):
-        compare_records(record_of(1, {"sums": [None]}), record_of(2, {"sums": [1.0]}), POLICY, NO_JITTER)
+        compare_parts([(record_of(1, {"sums": [None]}), record_of(2, {"sums": [1.0]}))], POLICY, NO_JITTER)
 
 
 def test_a_checkpoint_compared_with_itself_has_lost_nothing() -> None:
     record = record_of(1, {"sums": [1.0, 0.0] * 300})
     key = series_key(record.plan, record.results[0])
     noise = RunNoise(jitters={key: Jitter(tau2=0.05**2, variance=1e-9)})
-    (sums,) = compare_records(record, record, POLICY, noise).benchmarks
+    (sums,) = compare_parts([(record, record)], POLICY, noise).benchmarks
     assert (sums.word, sums.lost, sums.gained) == (VerdictWord.EQUIVALENT, (), ())
     assert sums.spread_of_run == sums.spread
     assert (sums.comparison.p_worse, sums.is_jitter_unknown) == (0.5, False)
@@ -182,7 +184,7 @@ def test_a_run_that_swings_by_itself_makes_a_difference_unremarkable() -> None:
     calm, wild = swinging(*[300] * 8), swinging(*[300, 260] * 4)
     before, after = record_of(900, {"sums": right(300, 400)}), record_of(1000, {"sums": right(270, 400)})
     shown = [
-        compare_records(before, after, POLICY, RunNoise(jitters=known_jitter(scores_of(run), 0.95))).benchmarks[0]
+        compare_parts([(before, after)], POLICY, RunNoise(jitters=known_jitter(scores_of(run), 0.95))).benchmarks[0]
         for run in (calm, wild)
     ]
     assert [b.word for b in shown] == [VerdictWord.REGRESSED, VerdictWord.INCONCLUSIVE]
@@ -196,7 +198,7 @@ def test_a_run_that_swings_by_itself_makes_a_difference_unremarkable() -> None:
 
 def test_where_no_jitter_is_known_the_samples_alone_speak() -> None:
     before, after = record_of(1, {"sums": right(300, 400)}), record_of(2, {"sums": right(270, 400)})
-    (sums,) = compare_records(before, after, POLICY, NO_JITTER).benchmarks
+    (sums,) = compare_parts([(before, after)], POLICY, NO_JITTER).benchmarks
     assert (sums.is_jitter_unknown, sums.comparison.jitter) == (True, 0.0)
     assert sums.comparison.p_worse == sums.comparison.p_worse_items
     assert (sums.comparison.ci_low, sums.comparison.ci_high) == pytest.approx(interval(sums.spread))
@@ -234,9 +236,9 @@ def test_the_level_is_shared_by_the_benchmarks_that_are_shown() -> None:
     after = record_of(2, {"sums": right(94), "facts": right(94)})
     p = 0.5**7
     assert p < 0.05 / 2
-    assert {b.word for b in compare_records(before, after, POLICY, NO_JITTER).benchmarks} == {VerdictWord.REGRESSED}
+    assert {b.word for b in compare_parts([(before, after)], POLICY, NO_JITTER).benchmarks} == {VerdictWord.REGRESSED}
     strict = replace(POLICY, alpha=1.5 * p)
-    assert {b.word for b in compare_records(before, after, strict, NO_JITTER).benchmarks} == {VerdictWord.SUSPECT}
+    assert {b.word for b in compare_parts([(before, after)], strict, NO_JITTER).benchmarks} == {VerdictWord.SUSPECT}
 
 
 def test_samples_of_one_passage_are_one_observation() -> None:
@@ -244,7 +246,7 @@ def test_samples_of_one_passage_are_one_observation() -> None:
     before, after = right(200), [0.0] * 20 + [1.0] * 180
     for known, method in (((), "mcnemar-midp"), (clusters, "clustered-t")):
         one, other = record_of(1, {"sums": before}, clusters=known), record_of(2, {"sums": after}, clusters=known)
-        (sums,) = compare_records(one, other, POLICY, NO_JITTER).benchmarks
+        (sums,) = compare_parts([(one, other)], POLICY, NO_JITTER).benchmarks
         assert sums.comparison.method == method
         assert (sums.comparison.p_worse < 1e-4) == (method == "mcnemar-midp")
 
@@ -255,8 +257,8 @@ scores = st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=25, max_size=25)
 @given(scores, scores)
 def test_comparing_the_other_way_round_mirrors_everything(a: list[float], b: list[float]) -> None:
     one_record, other_record = record_of(1, {"sums": a}), record_of(2, {"sums": b})
-    (one,) = compare_records(one_record, other_record, POLICY, NO_JITTER, examples=25).benchmarks
-    (other,) = compare_records(other_record, one_record, POLICY, NO_JITTER, examples=25).benchmarks
+    (one,) = compare_parts([(one_record, other_record)], POLICY, NO_JITTER, examples=25).benchmarks
+    (other,) = compare_parts([(other_record, one_record)], POLICY, NO_JITTER, examples=25).benchmarks
     assert one.comparison.delta == pytest.approx(-other.comparison.delta)
     assert (one.comparison.ci_low, one.comparison.ci_high) == pytest.approx(
         (-other.comparison.ci_high, -other.comparison.ci_low)
@@ -269,7 +271,7 @@ def test_comparing_the_other_way_round_mirrors_everything(a: list[float], b: lis
 def test_settings_that_cannot_change_a_score_are_named_beside_the_comparison() -> None:
     before = record_of(1, {"sums": right(300, 400)})
     after = record_of(2, {"sums": right(200, 400)}, serve=ServeSpec(args=("--tensor-parallel-size=2",)))
-    view = compare_records(before, after, POLICY, NO_JITTER)
+    view = compare_parts([(before, after)], POLICY, NO_JITTER)
     assert [one.word for one in view.benchmarks] == [VerdictWord.REGRESSED]
     text = "different, without effect on scores: serve.args --tensor-parallel-size is 2, was the default"
     assert list(neutral_lines(view.neutral)) == [text]

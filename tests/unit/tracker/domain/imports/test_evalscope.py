@@ -9,7 +9,7 @@ from tests.evaluating import quiet
 from tests.imported import fields, given
 from tests.requires import shared_data
 from tracker.adapters.result_files import ImportRequest, read_results
-from tracker.domain.compare.view import RunNoise, compare_records
+from tracker.domain.compare.view import RunNoise, compare_parts
 from tracker.domain.imports.evalscope import EvalScopeFolder, sheet_of_evalscope
 from tracker.domain.imports.records import checkpoints_of
 from tracker.domain.imports.types import Sheet
@@ -189,7 +189,7 @@ def test_another_metric_is_another_series_although_no_setting_has_its_name() -> 
     keys = [series_key(one.plan, one.results[0]) for one in (first, same, other)]
     assert keys[0] == keys[1] != keys[2]
     with pytest.raises(Incomparable, match="sums: metric is f1, was rouge"):
-        compare_records(first, other, Policy(), RunNoise())
+        compare_parts([(first, other)], Policy(), RunNoise())
 
 
 def replace_metric(row: dict[str, Any], metric: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from eval_jobs.identity import calibration_plan
 from eval_jobs.types import EngineInfo, EvalRecord
 from tests.unit.tracker.domain.judging import followed, run_of
 from tracker.adapters.database.codec import from_json, to_json
-from tracker.domain.compare.view import RunNoise, compare_records
+from tracker.domain.compare.view import RunNoise, compare_parts
 from tracker.domain.records.calibration import AskedTwice, Calibration, Fitness
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.types import Report, VerdictWord
@@ -76,9 +76,9 @@ def test_a_stale_calibration_is_shown_and_decides_nothing() -> None:
 
 def test_two_checkpoints_differ_only_by_more_than_repetition_makes_them() -> None:
     before, after = served(run_of(200, 190, n=N))
-    (plain,) = compare_records(before, after, POLICY, RunNoise()).benchmarks
+    (plain,) = compare_parts([(before, after)], POLICY, RunNoise()).benchmarks
     noise = RunNoise(calibrations=(calibration(before, 80),))
-    (floored,) = compare_records(before, after, POLICY, noise).benchmarks
+    (floored,) = compare_parts([(before, after)], POLICY, noise).benchmarks
     assert (plain.word, plain.repetition) == (VerdictWord.REGRESSED, None)
     assert floored.word is VerdictWord.INCONCLUSIVE
     assert floored.repetition is not None

@@ -22,7 +22,7 @@ from tracker.adapters.database.codec import from_json, to_json
 from tracker.cli.tables.render import history_table
 from tracker.config import parse_config
 from tracker.domain.best.retention import best_checkpoints
-from tracker.domain.compare.view import RunNoise, compare_records
+from tracker.domain.compare.view import RunNoise, compare_parts
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.types import Baseline, Report, Screened, Verdict, VerdictWord
 from tracker.domain.scores.run_scores import RunScores, scores_of, with_record
@@ -191,7 +191,7 @@ def test_a_part_survives_being_written_down() -> None:
 def test_a_part_and_the_whole_are_compared_on_what_both_were_asked() -> None:
     screen, _ = parts_of(whole_record(600))
     after = whole_record(700)
-    view = compare_records(screen, after, Policy(), RunNoise())
+    view = compare_parts([(screen, after)], Policy(), RunNoise())
     assert [(b.before.mean, b.after.mean, b.comparison.n_common) for b in view.benchmarks] == [(0.75, 0.75, 4)] * 2
 
 
