@@ -38,7 +38,7 @@ def repeated(said: str) -> Counter[str]:
 
 
 def check_log(said: str) -> None:
-    """Nothing is said twice although the settings changed, and every line has a time."""
+    """No event is logged again when the settings change, and every line has a time."""
     assert repeated(said) == {"sums": 1, "facts": 1}, said
     assert (said.count("no chat template"), said.count("found step 100")) == (1, 1), said
     assert all(TIMED.match(line) for line in said.splitlines() if line), said

@@ -245,7 +245,7 @@ def differences(world: Path, undisturbed: Undisturbed, *, kills: int) -> Iterato
         f"{name}: {left[name]} and not {value}" for name, value in undisturbed.left.items() if left[name] != value
     )
     if undisturbed.told - told:
-        yield f"nobody was told of {undisturbed.told - told}"
+        yield f"missing alerts {undisturbed.told - told}"
     if (told - undisturbed.told).total() > kills:
         yield f"more was told twice than there were kills: {told - undisturbed.told}"
 
@@ -295,8 +295,8 @@ def test_a_kill_at_a_checkpoint_that_is_recorded_and_not_yet_judged_changes_noth
     assert run(small_world.live, home, 1, bomb_at(place_of(JUDGED_AGAIN))) == -signal.SIGKILL
     assert run(small_world.live, home, 2, None) == 0
     # Told and sent of the newest checkpoint is what it shows with all others behind it; where they came late, less,
-    # and what it shows then is told as well.
-    once = "nobody was told of Counter({'firing sums 80'"
+    # and what it shows then is an alert as well.
+    once = "missing alerts Counter({'firing sums 80'"
     assert {what.partition(":")[0] for what in differences(home, worlds[0], kills=2)} <= {"alerts", "sent", once}
     assert small_world.told(home)["firing sums 80"] == 1
 

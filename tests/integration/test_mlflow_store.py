@@ -349,4 +349,4 @@ def test_a_run_is_shown_as_running_while_it_is_watched_and_as_finished_afterward
     assert status() == ["FINISHED"]
     with closing(MlflowStore(files.settings())) as once:
         once.send(tracking_batch(RECORDS[2], REPORTS[2]))
-        assert status() == ["FINISHED"], "without a watcher nobody would end it"
+        assert status() == ["FINISHED"], "no watcher is left to end it"

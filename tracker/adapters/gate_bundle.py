@@ -40,7 +40,7 @@ class RecordedDecision:
 
 
 _POLICY = TypeAdapter(GatePolicy)
-_SAID = TypeAdapter(RecordedDecision)
+_RECORDED = TypeAdapter(RecordedDecision)
 _JITTERS = TypeAdapter(tuple[tuple[SeriesKey, Jitter], ...])
 _CALIBRATIONS = TypeAdapter(tuple[Calibration, ...])
 
@@ -65,8 +65,8 @@ def write_bundle(path: Path, case: GateCase, report: GateReport) -> None:
         zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as bundle,
     ):
         bundle.writestr("gate.json", to_document({}))
-        said = RecordedDecision(program=version("checkpoint-tracker"), words=recorded_decision_of(report))
-        bundle.writestr("said.json", _SAID.dump_json(said))
+        recorded = RecordedDecision(program=version("checkpoint-tracker"), words=recorded_decision_of(report))
+        bundle.writestr("said.json", _RECORDED.dump_json(recorded))
         bundle.writestr("policy.json", _POLICY.dump_json(case.policy, indent=2))
         bundle.writestr("noise.json", json.dumps(noise))
         for side in ("baseline", "candidate"):
@@ -87,8 +87,8 @@ def read_bundle(path: Path) -> tuple[GateCase, RecordedDecision]:
     try:
         with file, zipfile.ZipFile(file) as bundle:
             from_document(_entry(bundle, "gate.json"), dict, what=f"the bundle {path}", hint="write the bundle again")
-            said = _SAID.validate_json(_entry(bundle, "said.json"))
-            return _case(bundle, path, said), said
+            recorded = _RECORDED.validate_json(_entry(bundle, "said.json"))
+            return _case(bundle, path, recorded), recorded
     # OSError: zipfile seeks before the start of a file whose beginning is missing
     except (
         zipfile.BadZipFile,
@@ -103,7 +103,7 @@ def read_bundle(path: Path) -> tuple[GateCase, RecordedDecision]:
         raise StoreError(f"{path} is damaged or not a `tracker gate` bundle", hint="write the bundle again") from error
 
 
-def _case(bundle: zipfile.ZipFile, path: Path, said: RecordedDecision) -> GateCase:
+def _case(bundle: zipfile.ZipFile, path: Path, recorded: RecordedDecision) -> GateCase:
     noise: Any = json.loads(_entry(bundle, "noise.json"))
     candidate = _record(bundle, "candidate.record")
     # Stored keys may be of an earlier version; they are of the candidate's results.
@@ -116,18 +116,18 @@ def _case(bundle: zipfile.ZipFile, path: Path, said: RecordedDecision) -> GateCa
     return GateCase(
         baseline=_record(bundle, "baseline.record"),
         candidate=candidate,
-        policy=_policy(_entry(bundle, "policy.json"), path, said),
+        policy=_policy(_entry(bundle, "policy.json"), path, recorded),
         noise=RunNoise(jitters=jitters, calibrations=calibrations),
     )
 
 
-def _policy(text: bytes, path: Path, said: RecordedDecision) -> GatePolicy:
+def _policy(text: bytes, path: Path, recorded: RecordedDecision) -> GatePolicy:
     """Read the policy. Fields that this version does not support are an error, because they may affect the decision."""
     policy = _POLICY.validate_json(text)
     unknown = next(_unknown(json.loads(text), _POLICY.dump_python(policy, mode="json"), ""), None)
     if unknown is not None:
         what = f"{path} requires {unknown!r}, which this version does not support"
-        raise StoreError(what, hint=f"replay it with checkpoint-tracker {said.program}, which wrote it")
+        raise StoreError(what, hint=f"replay it with checkpoint-tracker {recorded.program}, which wrote it")
     return policy
 
 

@@ -136,7 +136,7 @@ def evaluate_here(
 ) -> EvaluatedOnce:
     """Evaluate a pinned checkpoint in this process with everything that the project measures.
 
-    With `reuse`, known results of the same weights with the same settings are taken over.
+    With `reuse`, known results of the same weights with the same settings are used.
     """
     world = project.world()
     project.read_logs()

@@ -77,7 +77,7 @@ def evaluate_now(
         console: for progress.
         run_id: run that it is counted to; default: that of its location.
         step: training step; default: from its name or files.
-        reuse: take over known results of the same weights with the same settings.
+        reuse: whether to use known results of the same weights with the same settings.
 
     Raises:
         CheckpointError: it cannot be pinned.

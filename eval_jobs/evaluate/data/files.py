@@ -137,7 +137,8 @@ def _check_items(benchmark: Benchmark) -> tuple[str, ...]:
     if not repeated:
         return ()
     first_ones = ", ".join(map(str, repeated[:5]))
-    return (f"{len(repeated)} rows of {path} repeat an earlier one, first in {row_name(path)} {first_ones}",)
+    rows = "1 row repeats" if len(repeated) == 1 else f"{len(repeated)} rows repeat"
+    return (f"{path}: {rows} an earlier one, first in {row_name(path)} {first_ones}",)
 
 
 def raw_layout(benchmark: Benchmark) -> Layout | None:

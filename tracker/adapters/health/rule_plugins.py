@@ -41,10 +41,10 @@ class RulePlugins:
                 self._report(str(error))
         return findings
 
-    def _report(self, said: str) -> None:
-        if said not in self._reported:
-            self._reported.add(said)
-            log.warning("%s", said)
+    def _report(self, problem: str) -> None:
+        if problem not in self._reported:
+            self._reported.add(problem)
+            log.warning("%s", problem)
 
 
 def _loaded(name: str) -> tuple[Found, CodeRule]:

@@ -84,13 +84,13 @@ class Stacks:
         return self._report("the output of py-spy cannot be read") if stack is None else stack
 
     def _failed(self, errors: str, pid: int) -> str:
-        said = (errors.strip().splitlines() or ["no output"])[0][:MAX_CHARS]
-        if "denied" in said.lower() or "permitted" in said.lower():
-            return self._report(f"py-spy may not trace processes: {said}", "see `tracker doctor`")
+        error = (errors.strip().splitlines() or ["no output"])[0][:MAX_CHARS]
+        if "denied" in error.lower() or "permitted" in error.lower():
+            return self._report(f"py-spy may not trace processes: {error}", "see `tracker doctor`")
         found = proc.stat(pid)
         if found is None or not found.alive:
             return "the process has ended"
-        return self._report(f"py-spy cannot read the process: {said}", "update py-spy if it is older than its Python")
+        return self._report(f"py-spy cannot read the process: {error}", "update py-spy if it is older than its Python")
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         process.kill()

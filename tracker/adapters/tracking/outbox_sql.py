@@ -116,12 +116,12 @@ class OutboxTracking:
         """Queue the incidents of a run if they have changed; see `ports.Tracking`."""
         batch = tracking.IncidentsBatch(run_id=run_id, at_ms=int(at.timestamp() * 1000), incidents=tuple(incidents))
         of_run = f"incidents:{content_hash(run_id)[:_WORDS_CHARS]}:"
-        said = f"{of_run}{content_hash(list(incidents))[:_WORDS_CHARS]}"
+        key = f"{of_run}{content_hash(list(incidents))[:_WORDS_CHARS]}"
         with transaction(self._engine) as connection:
             query = select(ITEMS.c.key).where(ITEMS.c.key.startswith(of_run)).order_by(ITEMS.c.id)
             keys = connection.scalars(query).all()
-            if not (keys and keys[-1].startswith(said)):  # they may change and change back: the last item counts
-                _queue(connection, f"{said}:{len(keys)}", batch)
+            if not (keys and keys[-1].startswith(key)):  # they may change and change back: the last item counts
+                _queue(connection, f"{key}:{len(keys)}", batch)
 
     def publish_facts(self, checkpoint: Checkpoint, facts: tracking.TrainerFacts) -> None:
         """Queue what is new about the training; see `ports.Tracking`."""
@@ -142,13 +142,13 @@ class OutboxTracking:
         with transaction(self._engine) as connection:
             named = tuple(c for c in champions if _was_queued(connection, c))
             facts = [[c.alias, c.checkpoint.digest, c.reason] for c in named]
-            said = f"{of_run}{content_hash(facts)[:_WORDS_CHARS]}"
+            key = f"{of_run}{content_hash(facts)[:_WORDS_CHARS]}"
             query = select(ITEMS.c.key).where(ITEMS.c.key.startswith(of_run)).order_by(ITEMS.c.id)
             keys = connection.scalars(query).all()
             # Aliases may move away and back: the last item counts.
-            if named and not (keys and keys[-1].startswith(said)):
+            if named and not (keys and keys[-1].startswith(key)):
                 batch = tracking.ChampionBatch(checkpoint=checkpoint, champions=named)
-                _queue(connection, f"{said}:{len(keys)}", batch)
+                _queue(connection, f"{key}:{len(keys)}", batch)
 
     def _queue_points(
         self,
@@ -322,12 +322,12 @@ def _record_key(connection: Connection, record: EvalRecord, report: Report) -> s
     Verdicts may change and change back: the last item then equals the first one, and is sent all the same.
     """
     of_record = f"record:{record.plan.id}:{record.finished_at.timestamp():.6f}"
-    said = f"{of_record}:{content_hash(words_by_benchmark(report))[:_WORDS_CHARS]}"
+    key = f"{of_record}:{content_hash(words_by_benchmark(report))[:_WORDS_CHARS]}"
     query = select(ITEMS.c.key).where(ITEMS.c.key.startswith(of_record)).order_by(ITEMS.c.id)
     keys = connection.scalars(query).all()
-    if keys and keys[-1].startswith(said):
+    if keys and keys[-1].startswith(key):
         return None
-    return f"{said}:{len(keys)}" if said in keys else said
+    return f"{key}:{len(keys)}" if key in keys else key
 
 
 def _queue(connection: Connection, key: str, item: tracking.TrackingItem) -> bool:

@@ -32,7 +32,7 @@ def evaluate_once(
 ) -> EvaluatedOnce:
     """Run every plan of `checkpoint` in this process, and review the records like any other.
 
-    With `reuse`, known results of the same weights with the same settings are taken over.
+    With `reuse`, known results of the same weights with the same settings are used.
     """
     world.publish_training(checkpoint)
     results = []

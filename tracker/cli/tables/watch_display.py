@@ -120,8 +120,8 @@ class WatchDisplay:
         """Print the result of `tracker calibrate`, whose plans this watcher's workers evaluate."""
         found = repetitions(calibration, self._config.policy.min_effect)
         failed = [failure.benchmark for failure in calibration.failures]
-        said = (repetitions_text(found), f"no result: {names_text(failed)}" if failed else "")
-        self.event("noise", f"{self._of_plan(calibration.plan)}  {'; '.join(text for text in said if text)}")
+        notes = (repetitions_text(found), f"no result: {names_text(failed)}" if failed else "")
+        self.event("noise", f"{self._of_plan(calibration.plan)}  {'; '.join(text for text in notes if text)}")
         for line in unfit_lines(found):
             self._console.print(Text.assemble(" " * 10, line), soft_wrap=True)
 

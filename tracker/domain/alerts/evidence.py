@@ -48,10 +48,10 @@ def corrects(alert: Alert, known: Alert) -> bool:
     """Return whether a firing alert reports another baseline or onset of a loss than one with its fingerprint did."""
     if alert.state is not AlertState.FIRING or alert.evidence is None or known.evidence is None:
         return False
-    said, now = known.evidence, alert.evidence
-    if said.onset_step is None or now.onset_step is None:
+    before, now = known.evidence, alert.evidence
+    if before.onset_step is None or now.onset_step is None:
         return False
-    return (said.onset_step, said.baseline_steps) != (now.onset_step, now.baseline_steps)
+    return (before.onset_step, before.baseline_steps) != (now.onset_step, now.baseline_steps)
 
 
 def comparing(incident: Incident) -> str:

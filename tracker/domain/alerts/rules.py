@@ -191,7 +191,7 @@ def _of_latency(report: Report) -> Iterator[Alert]:
         if not slower and not all(_is_no_slower(v) for v in verdicts if v.quantile == _MEDIAN):
             continue
         named = (f"{v.metric.upper()} p{v.quantile * 100:.0f} {latency_reason_text(v)}" for v in slower)
-        said = "; ".join(named) or "no longer slower"
+        reason = "; ".join(named) or "no longer slower"
         yield Alert(
             fingerprint=content_hash([report.run_id, "latency", load]),
             run_id=report.run_id,
@@ -199,7 +199,7 @@ def _of_latency(report: Report) -> Iterator[Alert]:
             kind=AlertKind.LATENCY,
             subject=AlertSubject(kind=SubjectKind.LATENCY, name=load),
             state=AlertState.FIRING if slower else AlertState.RESOLVED,
-            message=f"latency under load {load} at step {report.step}: {said}",
+            message=f"latency under load {load} at step {report.step}: {reason}",
             evidence=evidence_of_latency(slower),
             command=f"tracker report {shlex.quote(report.run_id)}",
             raised_at=report.created_at,
@@ -235,7 +235,7 @@ def _is_missing(verdict: Verdict) -> bool:
 
 
 def _of_blind_spot(report: Report, verdict: Verdict) -> Alert:
-    missing, said = _is_missing(verdict), reason_text(verdict)
+    missing, reason = _is_missing(verdict), reason_text(verdict)
     return Alert(
         fingerprint=content_hash([report.run_id, verdict.benchmark, VerdictWord.MISSING]),
         run_id=report.run_id,
@@ -243,7 +243,7 @@ def _of_blind_spot(report: Report, verdict: Verdict) -> Alert:
         kind=AlertKind.MISSING,
         subject=AlertSubject(kind=SubjectKind.BENCHMARK, name=verdict.benchmark),
         state=AlertState.FIRING if missing else AlertState.RESOLVED,
-        message=f"{verdict.benchmark}{'' if missing else ': result no longer missing'} at step {report.step}: {said}",
+        message=f"{verdict.benchmark}{'' if missing else ': result no longer missing'} at step {report.step}: {reason}",
         command=f"tracker evaluate {shlex.quote(report.checkpoint.uri)}",
         raised_at=report.created_at,
     )

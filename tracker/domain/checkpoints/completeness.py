@@ -268,7 +268,7 @@ _RULES: tuple[Rule, ...] = (
 
 def _complete(listing: Listing, layout: WeightsLayout, habits: Habits) -> Complete:
     state = listing.documents.get(TRAINER_STATE)
-    said = state if isinstance(state, Mapping) else {}
+    fields = state if isinstance(state, Mapping) else {}
     config = _config(listing, layout)
     is_lora = layout.format is CheckpointFormat.LORA
     return Complete(
@@ -276,11 +276,11 @@ def _complete(listing: Listing, layout: WeightsLayout, habits: Habits) -> Comple
         base_model=(listing.base_folder or base_model_of(config)) if is_lora else None,
         weights=layout.weights,
         held=_held(listing.facts, layout),
-        step=_step(listing, said.get("global_step")),
+        step=_step(listing, fields.get("global_step")),
         ranks=len(listing.facts.ranks()),
         has_trainer_state=state is not None,
         is_end_proven=_is_end_proven(listing.facts, layout, habits),
-        save_every=_save_every(said),
+        save_every=_save_every(fields),
         raw=layout.raw.kind if layout.raw else None,
         config_from="" if layout.config in listing.documents or _is_other(layout) else listing.raw.config_from,
     )

@@ -50,10 +50,10 @@ def newest_text(row: LedgerRow) -> str:
 
 def transfer_sentences(ledger: RunLedger) -> tuple[str, ...]:
     """Return the backward transfer of each phase, then of all together, one sentence each; () without phases."""
-    said = [_of_phase(one.phase, one.transfer) for one in ledger.transfers]
+    notes = [_of_phase(one.phase, one.transfer) for one in ledger.transfers]
     if ledger.backward_transfer is not None:
-        said.append(f"backward transfer: {_change(ledger.backward_transfer)}")
-    return tuple(said)
+        notes.append(f"backward transfer: {_change(ledger.backward_transfer)}")
+    return tuple(notes)
 
 
 def notes(benchmark: BenchmarkLedger) -> tuple[str, ...]:
@@ -62,19 +62,19 @@ def notes(benchmark: BenchmarkLedger) -> tuple[str, ...]:
         (benchmark.measured_otherwise, "measured differently from the newest checkpoint"),
         (benchmark.passed_over, "screened only, or scored on too few samples"),
     )
-    said = [f"{why}, not counted: {names_text([f'step {step}' for step in steps])}" for steps, why in reasons if steps]
+    notes = [f"{why}, not counted: {names_text([f'step {step}' for step in steps])}" for steps, why in reasons if steps]
     partly = [
         f"step {step} ({percent_text(share)})"
         for step, share in zip(benchmark.steps, benchmark.coverage, strict=False)
         if share < 1
     ]
     if partly:
-        said.append(f"not all samples scored: {names_text(partly)}")
+        notes.append(f"not all samples scored: {names_text(partly)}")
     if benchmark.whole.forgetting is None:
-        said.append("too few checkpoints or samples to measure forgetting")
+        notes.append("too few checkpoints or samples to measure forgetting")
     elif _needs_chance(benchmark, benchmark.whole.forgetting):
-        said.append("retention unknown, because it was best at first: set `chance` in its [[benchmark]]")
-    return tuple(f"{one_line(benchmark.benchmark)}: {text}" for text in said)
+        notes.append("retention unknown, because it was best at first: set `chance` in its [[benchmark]]")
+    return tuple(f"{one_line(benchmark.benchmark)}: {text}" for text in notes)
 
 
 def _needs_chance(benchmark: BenchmarkLedger, found: Forgetting) -> bool:

@@ -33,8 +33,8 @@ def gpu_findings(found: GpuHealth, *, known_errors: int = 0) -> tuple[GpuFinding
     judges = (_lost, partial(_memory_errors, known=known_errors), _heat, _slowed)
     troubles = (trouble for judge in judges if (trouble := judge(found)) is not None)
     return tuple(
-        GpuFinding(name=name, gpu=found.index, sentence=f"GPU {found.index} {said}", hint=hint)
-        for name, said, hint in troubles
+        GpuFinding(name=name, gpu=found.index, sentence=f"GPU {found.index} {text}", hint=hint)
+        for name, text, hint in troubles
     )
 
 
@@ -68,8 +68,8 @@ def _memory_errors(found: GpuHealth, known: int) -> _Trouble | None:
 def _heat(found: GpuHealth) -> _Trouble | None:
     if found.temperature_c is None or not found.slowdown_c or found.temperature_c < found.slowdown_c:
         return None
-    said = f"is at {found.temperature_c} °C; from {found.slowdown_c} °C it halves its clocks"
-    return "gpu_too_hot", said, COOLING
+    text = f"is at {found.temperature_c} °C; from {found.slowdown_c} °C it halves its clocks"
+    return "gpu_too_hot", text, COOLING
 
 
 def _slowed(found: GpuHealth) -> _Trouble | None:

@@ -18,7 +18,7 @@ from tracker.domain.records.training import (
 
 _OF_LOSS = (SeriesName.SPIKE, SeriesName.DIVERGED, SeriesName.COLLAPSED)
 """What a spike may become: one incident."""
-_SAID: Mapping[str, tuple[str, str]] = {
+_TEXTS: Mapping[str, tuple[str, str]] = {
     SeriesName.SPIKE: ("The loss spiked", "look at the data of these steps; if spikes recur, clip gradients"),
     SeriesName.DIVERGED: ("The loss diverged", "go back to a checkpoint before it, with a lower learning rate"),
     SeriesName.COLLAPSED: ("The loss collapsed", "the model answers alike whatever it reads: go back to a checkpoint"),
@@ -49,16 +49,16 @@ def finding_key(finding: SeriesFinding) -> str:
     return f"{name} {finding.key} {finding.rank} {finding.is_numbered} {finding.onset_step}"
 
 
-def said_of(name: str) -> tuple[str, str]:
+def texts_of(name: str) -> tuple[str, str]:
     """Return title and hint of a class; empty for a condition of a user."""
-    return _SAID.get(name, ("", ""))
+    return _TEXTS.get(name, ("", ""))
 
 
 def incident_of(
-    finding: SeriesFinding, run_id: str, seen: SeenFinding, said: tuple[str, str] | None = None
+    finding: SeriesFinding, run_id: str, seen: SeenFinding, texts: tuple[str, str] | None = None
 ) -> TrainingIncident:
-    """Return a finding as an incident; its id is the same whatever becomes of it. `said`: title and hint of a user."""
-    title, hint = said or said_of(finding.name)
+    """Return a finding as an incident; its id is the same whatever becomes of it. `texts`: title and hint of a user."""
+    title, hint = texts or texts_of(finding.name)
     trouble = TroubleClass(
         name=finding.name,
         severity=Severity.ALERT if finding.is_alert else Severity.SHOWN,
@@ -96,7 +96,7 @@ def incident_of(
 def text_of(finding: SeriesFinding) -> str:
     """Return what a finding shows: the number, the step and both values."""
     place = "step" if finding.is_numbered else "loss number"
-    if finding.name not in _SAID and finding.worst is not None:
+    if finding.name not in _TEXTS and finding.worst is not None:
         return f"{finding.key} is {finding.worst:.3g} since {place} {finding.onset_step}"
     if finding.worst is None:
         return f"{finding.key} is not a number since {place} {finding.onset_step}"

@@ -29,8 +29,8 @@ def step_of_result(given: Given, models: Iterable[str] = ()) -> int:
             hint="set --step, or put step1000 or checkpoint-1000 into the name of the file or its folder",
         )
     if len(named | inside) > 1:
-        said = " and ".join(str(step) for step in sorted(named | inside))
-        raise BadData(f"{given.source}: path and model name contain different steps: {said}", hint="set --step")
+        found = " and ".join(str(step) for step in sorted(named | inside))
+        raise BadData(f"{given.source}: path and model name contain different steps: {found}", hint="set --step")
     (step,) = named | inside
     return step
 

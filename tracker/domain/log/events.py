@@ -73,10 +73,10 @@ def event_text(event: RunEvent) -> str:
     if event.kind in (EventKind.ALERT, EventKind.CORRECTED, EventKind.RESOLVED):
         return event.after  # the message names the subject
     change = " → ".join(filter(None, (event.before, event.after)))
-    said = ": ".join(filter(None, (event.subject, change)))
-    if said and event.reason:
-        return f"{said} ({event.reason})"
-    return said or event.reason
+    text = ": ".join(filter(None, (event.subject, change)))
+    if text and event.reason:
+        return f"{text} ({event.reason})"
+    return text or event.reason
 
 
 def found(checkpoint: Checkpoint, now: datetime) -> RunEvent:
@@ -93,13 +93,13 @@ def unevaluated(gap: Gap) -> RunEvent:
 
 def evaluation_event(record: EvalRecord, report: Report) -> RunEvent:
     """Return the event of an evaluation, with its most urgent verdicts."""
-    said = []
+    verdicts = []
     for one in sorted((*report.verdicts, *report.findings), key=lambda one: list(VerdictWord).index(one.word)):
         name = subject_text(one.benchmark, one.subset, one.measure)
         if one.score is not None:
             name = f"{name} {score_text(one.score)}"
-        said.append(f"{name} {one.word}")
-    text = names_text(said or ["latency"], at_most=SHOWN_VERDICTS)  # of a load test alone there are no verdicts
+        verdicts.append(f"{name} {one.word}")
+    text = names_text(verdicts or ["latency"], at_most=SHOWN_VERDICTS)  # of a load test alone there are no verdicts
     place = report.run_id, report.step, report.created_at
     return run_event(EventKind.EVALUATED, place, record.plan.id, record.finished_at, after=text)
 
@@ -118,17 +118,17 @@ def verdict_changes(before: Report, after: Report, cause: RunEvent) -> Iterator[
 
 def alert_events(alert: Alert, before: Alert | None) -> tuple[RunEvent, ...]:
     """Return the event of an alert that begins, says something else or ends after the last state of its cause."""
-    said = says = ""
+    old = new = ""
     if before is not None and before.state is AlertState.FIRING:
-        said = before.message
+        old = before.message
     if alert.state is AlertState.FIRING:
-        says = alert.message
-    if says == said:
+        new = alert.message
+    if new == old:
         return ()
     kind, place = EventKind.ALERT, (alert.run_id, alert.step, alert.raised_at)
-    if said:
-        kind = EventKind.CORRECTED if says else EventKind.RESOLVED
-    texts = {"subject": alert_subject_text(alert.subject), "before": said, "after": alert.message}
+    if old:
+        kind = EventKind.CORRECTED if new else EventKind.RESOLVED
+    texts = {"subject": alert_subject_text(alert.subject), "before": old, "after": alert.message}
     return (run_event(kind, place, alert.fingerprint, alert.raised_at, alert.message, **texts),)
 
 

@@ -323,8 +323,8 @@ def _shortened(clauses: Sequence[str]) -> str:
 
 def _clause(phrase: str, group: Sequence[Standing]) -> str:
     plural = len(group) > 1
-    said = phrase.replace("{be}", "were" if plural else "was").replace("{have}", "have" if plural else "has")
-    return f"{_names([s.benchmark for s in group])} {said}{_steps_text('after', [s.after_step for s in group])}"
+    predicate = phrase.replace("{be}", "were" if plural else "was").replace("{have}", "have" if plural else "has")
+    return f"{_names([s.benchmark for s in group])} {predicate}{_steps_text('after', [s.after_step for s in group])}"
 
 
 def _names(names: list[str]) -> str:

@@ -169,11 +169,11 @@ def _counted(verdict: types.Verdict, reason: reasons.Compared, counted: str) -> 
         return f"{counted}: {_expected(reason.expected_after)}"
     deciding, level = verdict.comparisons[0], p_text(verdict.alpha_test)
     if verdict.word is types.VerdictWord.SUSPECT:
-        said = f"may be worse ({_interval_text(deciding)}, {p_value_text(deciding.p_worse)})"
-        return f"{counted}: {said}, not significant at the run's level ({level})"
+        suspicion = f"may be worse ({_interval_text(deciding)}, {p_value_text(deciding.p_worse)})"
+        return f"{counted}: {suspicion}, not significant at the run's level ({level})"
     if verdict.word is types.VerdictWord.RISING:
-        said = f"may be better ({_interval_text(deciding)}, {p_value_text(deciding.p_better)})"
-        return f"{counted}: {said}, not significant at the run's level ({level})"
+        suspicion = f"may be better ({_interval_text(deciding)}, {p_value_text(deciding.p_better)})"
+        return f"{counted}: {suspicion}, not significant at the run's level ({level})"
     return counted
 
 

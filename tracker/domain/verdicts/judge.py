@@ -80,8 +80,8 @@ def _rewound(record: EvalRecord, run_context: RunContext, changes: Sequence[Inci
     """Yield the incidents that a rewind ends or reopens, except those that this checkpoint itself changes."""
     if not run_context.incidents or stands_for_import(record.plan.checkpoint):
         return iter(())
-    said = {change.key for change in changes}
-    return (e for e in rewound(run_context, branches_known(record, run_context)) if e.key not in said)
+    changed = {change.key for change in changes}
+    return (e for e in rewound(run_context, branches_known(record, run_context)) if e.key not in changed)
 
 
 def _with_series(context: JudgingContext, change: Incident) -> Incident:

@@ -1,4 +1,4 @@
-"""Whoever asks about a loss gets the same answer: history, report, ledger, comparison, alerts, tables and MLflow.
+"""History, report, ledger, comparison, alerts, tables and MLflow have the same numbers about a loss.
 
 Random runs rise, fall and recover, results arrive late, levels are accepted, and settings change and change back.
 """
@@ -133,7 +133,7 @@ class Told:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(courses())
-def test_whoever_asks_about_a_loss_gets_the_same_numbers(course: Course) -> None:
+def test_every_reader_has_the_same_numbers_about_a_loss(course: Course) -> None:
     told = Told(course)
     for _ in told.arrivals():
         check_alerts(told)

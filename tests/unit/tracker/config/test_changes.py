@@ -1,4 +1,4 @@
-"""What differs between two configurations is said setting by setting, and no secret with it."""
+"""Differences between two configurations are listed by setting, without secrets."""
 
 from pathlib import Path
 

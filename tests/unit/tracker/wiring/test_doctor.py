@@ -274,7 +274,7 @@ def test_an_environment_without_the_engine_says_what_to_install(folder: Path) ->
 
 def test_repeated_rows_are_a_warning(folder: Path) -> None:
     (folder / "sums.jsonl").write_text('{"question": "1+1=", "answer": 2}\n' * 3)
-    said = f"2 rows of {folder}/sums.jsonl repeat an earlier one, first in line 2, 3"
+    said = f"{folder}/sums.jsonl: 2 rows repeat an earlier one, first in line 2, 3"
     assert ("benchmark sums", "warning", said) in troubles(folder)
 
 

@@ -130,8 +130,8 @@ _NO_ENTRY = 535
 
 def _mapped(error: Exception, target: Target) -> ChannelRefused | ChannelUnreachable:
     if isinstance(error, smtplib.SMTPRecipientsRefused):
-        code, said = next(iter(error.recipients.values()))
-        return _answered(code, f"all recipients refused: {code} {_decoded(said)}", target)
+        code, reply = next(iter(error.recipients.values()))
+        return _answered(code, f"all recipients refused: {code} {_decoded(reply)}", target)
     if isinstance(error, smtplib.SMTPResponseException):
         if isinstance(error, smtplib.SMTPAuthenticationError) and error.smtp_code >= 500:
             return _answered(_NO_ENTRY, f"{error.smtp_code} {_decoded(error.smtp_error)}", target)
@@ -144,17 +144,17 @@ def _mapped(error: Exception, target: Target) -> ChannelRefused | ChannelUnreach
     return target.unreachable(f"connection failed: {type(error).__name__} {error}")
 
 
-def _answered(code: int, said: str, target: Target) -> ChannelRefused | ChannelUnreachable:
+def _answered(code: int, reply: str, target: Target) -> ChannelRefused | ChannelUnreachable:
     if not 500 <= code < 600:  # SMTP codes 4xx are temporary failures
-        return target.unreachable(said)
+        return target.unreachable(reply)
     if code in {_NO_ENTRY, 530, 534, 538}:
-        return target.refused(said, hint=f"set or fix this channel's `user` and password ({target.secret_setting})")
+        return target.refused(reply, hint=f"set or fix this channel's `user` and password ({target.secret_setting})")
     return target.refused(
-        said, hint="fix this channel's `sender` or `recipients`, or contact the server's administrator"
+        reply, hint="fix this channel's `sender` or `recipients`, or contact the server's administrator"
     )
 
 
-def _decoded(said: bytes | str) -> str:
-    if isinstance(said, bytes):
-        return said.decode(errors="replace")
-    return said
+def _decoded(reply: bytes | str) -> str:
+    if isinstance(reply, bytes):
+        return reply.decode(errors="replace")
+    return reply

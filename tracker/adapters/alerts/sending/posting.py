@@ -72,15 +72,15 @@ def _taken(target: Target, status: int, text: str, header: str) -> Reply:
     """Return the response if its status is 2xx; raises as `post`."""
     if 200 <= status < 300:
         return Reply(status=status, body=text)
-    said = f"HTTP {status} {text}"
+    answer = f"HTTP {status} {text}"
     if status in _LATER or status >= 500:
         asked_s = retry_after_s(header, target.clock.now(), longest_s=MAX_RETRY_AFTER_S)
-        raise target.unreachable(said, retry_after_s=asked_s)
+        raise target.unreachable(answer, retry_after_s=asked_s)
     if 300 <= status < 400:
         hint = f"set this channel's {target.url_setting} to the URL that it redirects to"
         raise target.refused(f"HTTP {status}: redirected", hint=hint)
     hint = target.look_at_secret() if status == 401 else target.look_at_url()
-    raise target.refused(said, hint=hint)
+    raise target.refused(answer, hint=hint)
 
 
 def json_object(target: Target, reply: Reply) -> dict[str, Any]:

@@ -38,11 +38,11 @@ class AcceptanceRule:
         code, text = self._code(target, reply)
         if code == 0:
             return target.harmless(text) or "ok"
-        said = f"{code} {text}"
+        answer = f"{code} {text}"
         if code in self.busy or _BUSY.search(text):
-            raise target.unreachable(said, retry_after_s=self.busy.get(code, BUSY_S))
-        hint = next((hint for piece, hint in self.hints if piece in said.lower()), _otherwise)
-        raise target.refused(said, hint=hint(target))
+            raise target.unreachable(answer, retry_after_s=self.busy.get(code, BUSY_S))
+        hint = next((hint for piece, hint in self.hints if piece in answer.lower()), _otherwise)
+        raise target.refused(answer, hint=hint(target))
 
     def _code(self, target: Target, reply: Reply) -> tuple[int, str]:
         """Return the first code that is not 0 with its text, else the first one."""

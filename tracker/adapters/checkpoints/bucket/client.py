@@ -266,9 +266,9 @@ def _answer(error: BaseException) -> aws.ClientError | None:
 
 
 def _refusal(answer: aws.ClientError, uri: str, at: str) -> TrackerError:
-    code, said = _code_of(answer), str(answer.response.get("Error", {}).get("Message", ""))[:200]
+    code, message = _code_of(answer), str(answer.response.get("Error", {}).get("Message", ""))[:200]
     status = int(answer.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    what = f"{at}: {code} {said}".rstrip()
+    what = f"{at}: {code} {message}".rstrip()
     if code in {"NoSuchBucket", "404"}:
         return ConfigError(f"no bucket {uri.split('/')[2]!r}: {what}", hint="fix run.output_dir")
     if code in _ELSEWHERE:

@@ -114,12 +114,12 @@ def _demand_nothing_else(asked: _Asked) -> None:
 
 def _decide(asked: _Asked) -> GateReport:
     """Return the report, written to the bundle, with a note if it differs from the replayed one."""
-    case, said = _case(asked)
+    case, recorded = _case(asked)
     report = gate_of(case)
     if asked.bundle is not None:
         write_bundle(asked.bundle, case, report)
-    if said is not None and said.words != recorded_decision_of(report):
-        click.echo(_otherwise(said, report), err=True)
+    if recorded is not None and recorded.words != recorded_decision_of(report):
+        click.echo(_otherwise(recorded, report), err=True)
     return report
 
 
@@ -170,12 +170,14 @@ def _record(project: Project, name: str, *, is_apart: bool) -> EvalRecord:
     return evaluate_now(project, name, Console(stderr=True), run_id=run_id, reuse=True).results[0][0]
 
 
-def _otherwise(said: RecordedDecision, report: GateReport) -> str:
+def _otherwise(recorded: RecordedDecision, report: GateReport) -> str:
     """Return a note that lists results that differ from those in the replayed bundle."""
     now, own = recorded_decision_of(report), version("checkpoint-tracker")
-    names = [name for name in dict.fromkeys([*said.words, *now]) if name and said.words.get(name) != now.get(name)]
-    answers = [f"{name_text(name)} was {said.words.get(name, 'not recorded')}" for name in names]
-    was = f"tracker {name_text(said.program)} wrote this bundle with result {said.words.get('', 'unknown')}"
+    names = [
+        name for name in dict.fromkeys([*recorded.words, *now]) if name and recorded.words.get(name) != now.get(name)
+    ]
+    answers = [f"{name_text(name)} was {recorded.words.get(name, 'not recorded')}" for name in names]
+    was = f"tracker {name_text(recorded.program)} wrote this bundle with result {recorded.words.get('', 'unknown')}"
     return f"note: {was}; tracker {own} decides {report.word} (changed: {', '.join(answers) or 'a latency limit'})"
 
 

@@ -252,8 +252,8 @@ def _channel_line(state: ChannelState) -> Text:
             f"(`tracker alerts rename {name} NEW` if it was renamed, or `tracker alerts discard {name}`)",
             style="yellow",
         )
-    said = "silenced" if state.is_silenced else one_line(state.last_error)
-    why = f": {said}" if said else ""
+    status = "silenced" if state.is_silenced else one_line(state.last_error)
+    why = f": {status}" if status else ""
     return Text(f"channel {state.name}: {count_text(state.waiting, 'alert')} pending{why}", style="yellow")
 
 

@@ -188,7 +188,7 @@ def test_the_choices_decide_whether_a_question_is_the_same(tmp_path: Path) -> No
     jsonl(tmp_path / "a.jsonl", [red, shuffled])
     assert check_benchmark(choice) == ()
     jsonl(tmp_path / "a.jsonl", [red, shuffled, shuffled | {"choices": ["rose ", "sky"]}])
-    assert check_benchmark(choice) == (f"1 rows of {tmp_path}/a.jsonl repeat an earlier one, first in line 3",)
+    assert check_benchmark(choice) == (f"{tmp_path}/a.jsonl: 1 row repeats an earlier one, first in line 3",)
     jsonl(tmp_path / "a.jsonl", [red, red | {"choices": ["rose", "sky"]}])
     with pytest.raises(BadData, match="line 2: the question of line 1 with another answer"):
         check_benchmark(choice)
@@ -196,7 +196,7 @@ def test_the_choices_decide_whether_a_question_is_the_same(tmp_path: Path) -> No
 
 def test_repeated_rows_are_said(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "a.jsonl", [GOOD] * 9)
-    assert check_benchmark(exact(path)) == (f"8 rows of {path} repeat an earlier one, first in line 2, 3, 4, 5, 6",)
+    assert check_benchmark(exact(path)) == (f"{path}: 8 rows repeat an earlier one, first in line 2, 3, 4, 5, 6",)
 
 
 def test_a_folder_is_the_benchmark_after_which_it_is_named(tmp_path: Path) -> None:

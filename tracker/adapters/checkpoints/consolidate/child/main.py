@@ -84,13 +84,13 @@ def consolidate(request: Mapping[str, Any], progress: Callable[[str], None]) -> 
     weights = _without_tied(_READERS[request["kind"]](request), request["config"])
     if not weights:
         raise ConsolidationRefused("unreadable", "no tensors found")
-    dtype, said = _dtype(request["config"])
+    dtype, source = _dtype(request["config"])
     targets = {name: _target(weight.dtype, dtype) for name, weight in weights.items()}
     files = _write(weights, targets, request, progress)
     kinds = sorted({str(targets[name]).removeprefix("torch.") for name in weights})
     # Torch reads a `.bin` under weights_only. It counts as unpickled all the same, because it needs `allow_pickle`.
     unpickled = request["kind"] == "torch" or "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ
-    dtypes = f"{', '.join(kinds)} ({said})"
+    dtypes = f"{', '.join(kinds)} ({source})"
     return {"type": "done", "files": files, "dtype": dtypes, "tensors": len(weights), "unpickled": unpickled}
 
 
