@@ -44,13 +44,13 @@ def alerts_for(report: Report, open_alerts: Sequence[Alert], later: Iterable[Eva
     """
     seen = {o.benchmark for record in later for o in record.results}
     blind = (_of_blind_spot(report, v) for v in report.verdicts if not (_is_missing(v) and v.benchmark in seen))
-    found = [*_of_losses(report), *blind, *_of_latency(report), *_of_gaps(report, open_alerts)]
+    found = [*_of_losses(report, open_alerts), *blind, *_of_latency(report), *_of_gaps(report, open_alerts)]
     return _news_of(found, report, open_alerts)
 
 
 def loss_alerts(report: Report, open_alerts: Sequence[Alert]) -> tuple[Alert, ...]:
     """Return the alerts of losses only, for a report that was recomputed; the others were sent before."""
-    return _news_of(_of_losses(report), report, open_alerts)
+    return _news_of(_of_losses(report, open_alerts), report, open_alerts)
 
 
 def alert_of_acceptance(incident: Incident, acceptance: Acceptance) -> Alert:
@@ -92,7 +92,7 @@ def alerts_of_calibration(
     A benchmark of a run has one alert, whatever its settings: the fix is a calibration with other settings.
     """
     run_id = calibration.plan.checkpoint.run_id
-    firing = {a.fingerprint: a for a in open_alerts if a.state is AlertState.FIRING and a.run_id == run_id}
+    firing = _firing(open_alerts, run_id)
     found = (_of_repetition(repetition(calibration, asked, min_effect)) for asked in calibration.benchmarks)
     return tuple(alert for alert in found if (alert.state is AlertState.FIRING) != (alert.fingerprint in firing))
 
@@ -115,18 +115,22 @@ def _of_gaps(report: Report, open_alerts: Iterable[Alert]) -> Iterator[Alert]:
             yield replace(alert, state=AlertState.RESOLVED, message=message, raised_at=report.created_at)
 
 
-def _of_losses(report: Report) -> Iterator[Alert]:
+def _of_losses(report: Report, open_alerts: Iterable[Alert]) -> Iterator[Alert]:
+    firing = _firing(open_alerts, report.run_id)
     verdicts = {(v.benchmark, v.subset, v.measure): v for v in (*report.verdicts, *report.findings)}
     together = _lost_together(report)
     for incident in report.incidents:
-        if not _needs_attention(incident, together):
-            continue
+        fingerprint = _fingerprint_of(incident)
+        # A loss that all benchmarks have together is one alert; one that was sent before must still become right.
+        is_part = fingerprint not in firing and _is_covered(incident, together)
+        if is_part or incident.measure is Measure.OUTPUT_LENGTH:
+            continue  # longer answers are shown, but only the score tells whether they are worse
         subject = _subject_of(incident)
         verdict = verdicts.get((incident.benchmark, incident.subset, incident.measure))
         # A loss that a late result leaves to one checkpoint alone ends its alert, until another one shows it.
         is_open, is_left = _is_shown(incident), incident.closed_by is Closing.SUPERSEDED
         yield Alert(
-            fingerprint=_fingerprint_of(incident),
+            fingerprint=fingerprint,
             run_id=report.run_id,
             # Also resolves an alert of a later step of the discarded branch.
             step=max(report.step, incident.opened_step) if is_left else report.step,
@@ -138,15 +142,6 @@ def _of_losses(report: Report) -> Iterator[Alert]:
             command=comparing(incident),
             raised_at=report.created_at,
         )
-
-
-def _needs_attention(incident: Incident, together: Verdict | None) -> bool:
-    """Return whether an incident is a notification of its own; `together` is a loss of all benchmarks."""
-    if incident.measure is Measure.OUTPUT_LENGTH:
-        return False  # longer answers are shown, but only the score tells whether they are worse
-    if _is_shown(incident):
-        return not _is_covered(incident, together)
-    return True
 
 
 def _is_shown(incident: Incident) -> bool:
@@ -161,8 +156,10 @@ def _lost_together(report: Report) -> Verdict | None:
 
 
 def _is_covered(incident: Incident, together: Verdict | None) -> bool:
-    """Return whether a loss of a benchmark is part of one that all have together, which is one alert."""
-    if together is None or not isinstance(together.reason, Together) or not incident.benchmark:
+    """Return whether an open loss of a benchmark is part of one that all have together."""
+    if not _is_shown(incident) or not incident.benchmark:
+        return False
+    if together is None or not isinstance(together.reason, Together):
         return False
     is_one = incident.benchmark in {fall.benchmark for fall in together.reason.falls}
     return is_one and incident.onset_step >= (together.lost_since or 0)
@@ -250,7 +247,7 @@ def _of_blind_spot(report: Report, verdict: Verdict) -> Alert:
 
 
 def _news_of(found: Iterable[Alert], report: Report, open_alerts: Sequence[Alert]) -> tuple[Alert, ...]:
-    firing = {a.fingerprint: a for a in open_alerts if a.state is AlertState.FIRING and a.run_id == report.run_id}
+    firing = _firing(open_alerts, report.run_id)
     news = []
     for alert in found:
         known = firing.get(alert.fingerprint)
@@ -259,6 +256,10 @@ def _news_of(found: Iterable[Alert], report: Report, open_alerts: Sequence[Alert
         elif _is_news(alert, known):
             news.append(alert)
     return tuple(news)
+
+
+def _firing(open_alerts: Iterable[Alert], run_id: str) -> dict[str, Alert]:
+    return {a.fingerprint: a for a in open_alerts if a.state is AlertState.FIRING and a.run_id == run_id}
 
 
 def _is_news(alert: Alert, known: Alert | None) -> bool:

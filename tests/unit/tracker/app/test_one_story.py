@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dashboards.views.conclusions import loss_rows
@@ -125,6 +125,16 @@ class Told:
         return [one for one in self.fakes.history.incidents(RUN) if one.closed_step is None]
 
 
+EARLIER_AND_TOGETHER = Course(
+    levels={"b0": (0.35, 0.0, 0.0, 0.0), "b1": (0.65,) * 4, "b2": (0.35, 0.0, 0.0, 0.0)},
+    late=(0, 2, 0, 0),
+    longer=(False,) * 4,
+    accepted=(),
+    seed=0,
+)
+"""The same late result moves the onset of two losses and shows that all benchmarks fell together."""
+
+
 @pytest.mark.slow
 @settings(
     max_examples=sized(25, 1000),
@@ -132,6 +142,7 @@ class Told:
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+@example(EARLIER_AND_TOGETHER)
 @given(courses())
 def test_every_reader_has_the_same_numbers_about_a_loss(course: Course) -> None:
     told = Told(course)
