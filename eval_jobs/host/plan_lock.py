@@ -18,6 +18,8 @@ from eval_jobs.host.storage import mapped_storage_errors
 log = logging.getLogger(__name__)
 
 POLL_S = 0.5
+_LOOKS, _LOOK_S = 5, 0.004
+"""Attempts, and seconds between two: `is_locked` shares the lock for a moment."""
 WAITS = "waiting for another evaluation of the same checkpoint"
 
 
@@ -64,10 +66,9 @@ def locked_file(path: Path) -> IO[bytes] | None:
     while True:
         file = path.open("ab")
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-            return None
+            if not _is_locked_by_us(file):
+                file.close()
+                return None
         except OSError:
             file.close()
             raise
@@ -76,12 +77,39 @@ def locked_file(path: Path) -> IO[bytes] | None:
         file.close()
 
 
+def is_locked(path: Path) -> bool:
+    """Return whether a process has the lock of `locked_file`.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
 def is_in_place(path: Path, file: IO[bytes]) -> bool:
     """Return whether the open file is the one at `path`: a lock on a deleted file excludes no other process."""
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except FileNotFoundError:
         return False
+
+
+def _is_locked_by_us(file: IO[bytes]) -> bool:
+    for _ in range(_LOOKS):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            threading.Event().wait(_LOOK_S)
+        else:
+            return True
+    return False
 
 
 def _taken(path: Path) -> IO[bytes] | None:

@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from eval_jobs.errors import ConfigError, StoreError
+from eval_jobs.host.plan_lock import is_locked, locked_file
 from eval_jobs.queue.database_sql import open_database, transaction
 from tests.fakes.lead import FakeLead
 from tracker.adapters.database.lead_sql import SqlLead
@@ -183,6 +184,35 @@ def test_the_leader_identifies_itself(leads: tuple[Lead, Lead]) -> None:
     leader = other.leader()
     assert leader is not None
     assert (leader.pid, leader.since, leader.output_dir) == (os.getpid(), NOW, "/out")
+
+
+def test_asking_whether_somebody_leads_takes_and_writes_nothing(leads: tuple[Lead, Lead]) -> None:
+    one, other = leads
+    assert (one.is_led(), other.is_led()) == (False, False)
+    assert one.take(NOW)
+    leader = other.leader()
+    assert (one.is_led(), other.is_led()) == (True, True)
+    assert (one.take(LATER), other.leader()) == (True, leader)
+    one.release()
+    assert (one.is_led(), other.is_led(), other.leader()) == (False, False, leader)
+
+
+def test_a_question_at_the_same_moment_does_not_keep_the_lock_from_anyone(tmp_path: Path) -> None:
+    path, asking = tmp_path / "lock", threading.Event()
+    path.touch()
+
+    def ask() -> None:
+        while not asking.is_set():
+            is_locked(path)
+
+    asker = threading.Thread(target=ask)
+    asker.start()
+    for _ in range(100):
+        file = locked_file(path)
+        assert file is not None
+        file.close()
+    asking.set()
+    asker.join()
 
 
 def test_confirming_the_lead_changes_nothing(leads: tuple[Lead, Lead]) -> None:

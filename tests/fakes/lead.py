@@ -43,6 +43,11 @@ class FakeLead:
             raise self.trouble
         return self._shared.leader
 
+    def is_led(self) -> bool:
+        if self.trouble is not None:
+            raise self.trouble
+        return self._shared.holder is not None
+
     def release(self) -> None:
         if self._shared.holder is self:
             self._shared.holder = None

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from eval_jobs.execute.worker.main import make_tools
 from eval_jobs.execute.worker.orphans import evaluator_log_name, reap_orphans
 from eval_jobs.host.clock import SystemClock
 from tests.alertmanagers import eventually
@@ -112,7 +113,7 @@ def test_without_a_process_list_no_process_is_ended(tmp_path: Path, monkeypatch:
     assert evaluator_log_name() == f"evaluator-{os.getpid()}.log"
 
 
-def test_what_a_killed_tracker_run_leaves_is_ended_by_the_next_command(tmp_path: Path) -> None:
+def test_what_a_killed_evaluation_leaves_is_ended_by_the_next_one_and_not_by_a_reader(tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "out" / "checkpoint-100")
     (tmp_path / "sums.jsonl").write_text('{"question": "1+1=", "answer": "2"}\n')
     python = write_interpreter(tmp_path)
@@ -130,8 +131,11 @@ def test_what_a_killed_tracker_run_leaves_is_ended_by_the_next_command(tmp_path:
             logs = list(tmp_path.rglob("engines/*.log"))
             CLOCK.sleep(0.05)
         running.kill()
-    assert writers(*logs)
+    left = writers(*logs)
+    assert left
     subprocess.run([tracker, "history"], cwd=tmp_path, check=True)
+    assert writers(*logs) == left
     evaluators = [*tmp_path.rglob("evaluator-*.log")]  # one that noticed the death has ended by itself
+    make_tools(tmp_path / ".tracker" / "work")
     assert writers(*logs, *evaluators) == []
     assert not list(tmp_path.rglob("engines/*.pid"))

@@ -74,12 +74,13 @@ class Evaluation:
         """
         clock = SystemClock()
         began = alive = clock.monotonic_s()
+        lead = self._project.lead()
         while not self._is_judged():
             now = clock.monotonic_s()
             if timeout_s is not None and now - began >= timeout_s:
                 what = f"no verdicts on step {self.step} of {self.run} within {timeout_s:g} s ({self.state})"
                 raise NoSignOfLife(what, hint="wait longer, or look at the terminal of `tracker watch`")
-            if self.state == "running" or has_watcher(self._project):
+            if self.state == "running" or lead.is_led():
                 alive = now
             elif now - alive >= self._no_worker_timeout_s:
                 what = f"step {self.step} of {self.run} is {self.state}, and no watcher is running"
@@ -194,15 +195,6 @@ def accepted_level(project: Project, checkpoint: str, benchmark: str, reason: st
     finally:
         world.close()
     return acceptance
-
-
-def has_watcher(project: Project) -> bool:
-    """Return whether another process watches the run, and so keeps workers for it."""
-    lead = project.lead()
-    try:
-        return not lead.take(SystemClock().now())
-    finally:
-        lead.release()
 
 
 def writable(runs: ChosenRuns) -> Project:

@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-from eval_jobs.execute.worker.orphans import reap_orphans
 from eval_jobs.queue_types import Backlog
 from tracker.config import load_config
 from tracker.wiring.project import Project
 
 
 def open_project(config_path: Path, *, asks_at_once: bool = False, is_in_order: bool = False) -> Project:
-    """Return the project of a configuration; end engines and evaluators whose worker was killed.
+    """Return the project of a configuration. Its parts are opened when they are used, so that this changes nothing.
 
     `asks_at_once` ignores `watch.reask_wait_s`, and so does `is_in_order`, which skips nothing and takes the lowest
     step first.
@@ -23,6 +22,4 @@ def open_project(config_path: Path, *, asks_at_once: bool = False, is_in_order: 
         update["reask_wait_s"] = 0.0
     if is_in_order:
         update["backlog"] = Backlog.OLDEST
-    project = Project(config.model_copy(update={"watch": config.watch.model_copy(update=update)}))
-    reap_orphans(project.config.run.work_dir)
-    return project
+    return Project(config.model_copy(update={"watch": config.watch.model_copy(update=update)}))

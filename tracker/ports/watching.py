@@ -23,6 +23,13 @@ class Lead(Protocol):
     def leader(self) -> Leader | None:
         """Return the last leader, or None if there was none."""
 
+    def is_led(self) -> bool:
+        """Return whether any process leads now. Nothing is taken or written.
+
+        Raises:
+            StoreError: the database cannot be queried.
+        """
+
     def release(self) -> None:
         """Release the lead. Calling it twice is harmless."""
 

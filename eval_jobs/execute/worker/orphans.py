@@ -1,6 +1,6 @@
 """Finds and ends processes that a killed worker left behind. Unrelated processes are never touched.
 
-    reap_orphans(work_dir)     # at every start of a worker and of a `tracker` command
+    reap_orphans(work_dir)     # before every start of an engine: workers, `tracker evaluate`, gate
 
 An engine leaves a PID file (see `serve.process`). An evaluator ends by itself when its worker dies, unless it is stuck.
 It is identified by its log: the name contains the process and machine that started it, and no other process writes to

@@ -64,6 +64,10 @@ class SqlLead:
             return None
         return Leader(host=row.host, pid=row.pid, since=row.since, output_dir=row.output_dir)
 
+    def is_led(self) -> bool:
+        """Return whether a process leads; see `ports.Lead`."""
+        return self._lock.is_taken() or self._has_unaware_leader()
+
     def release(self) -> None:
         """Release the lead; see `ports.Lead`."""
         self._lock.release()

@@ -14,7 +14,8 @@ import psutil
 from sqlalchemy import Connection, Engine, func, literal, select, text
 from sqlalchemy.exc import DBAPIError
 
-from eval_jobs.host.plan_lock import is_in_place, locked_file
+from eval_jobs.errors import StoreError
+from eval_jobs.host.plan_lock import is_in_place, is_locked, locked_file
 from eval_jobs.host.storage import write_error
 from eval_jobs.queue.database_sql import mapped_database_errors
 
@@ -39,6 +40,13 @@ class Lock(Protocol):
 
         Raises:
             StoreError: it cannot be requested.
+        """
+
+    def is_taken(self) -> bool:
+        """Return whether any process holds the lock now, without requesting it.
+
+        Raises:
+            StoreError: this cannot be determined.
         """
 
     def release(self) -> None:
@@ -84,6 +92,9 @@ class _OwnLock(Lock):
     def take(self) -> bool:
         return True
 
+    def is_taken(self) -> bool:
+        return False
+
     def release(self) -> None:
         pass
 
@@ -112,6 +123,14 @@ class _FileLock(Lock):
                 error, f"cannot write the lock file {self._path}", hint="check the permissions of its folder"
             ) from error
         return self._file is not None
+
+    def is_taken(self) -> bool:
+        try:
+            return is_locked(self._path)
+        except OSError as error:
+            raise StoreError(
+                f"cannot read the lock file {self._path}: {error}", hint="check its permissions"
+            ) from error
 
     def release(self) -> None:
         if self._file is not None:
@@ -160,6 +179,17 @@ class _SessionLock(Lock):
         else:
             session.close()
         return bool(mine)
+
+    def is_taken(self) -> bool:
+        # PostgreSQL shows the two halves of a key of 64 bits.
+        query = text(
+            "SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database "
+            "WHERE datname = current_database() AND locktype = 'advisory' AND granted AND objsubid = 1 "
+            "AND classid = :high AND objid = :low"
+        )
+        high, low = divmod(self._key % 2**64, 2**32)
+        with mapped_database_errors(self._engine), self._engine.connect() as connection:
+            return bool(connection.scalar(query, {"high": high, "low": low}))
 
     def release(self) -> None:
         if self._session is None:

@@ -168,7 +168,7 @@ class Acceptance:
     step: int
     benchmark: str
     from_step: int
-    """Checkpoints before it no longer count for this benchmark; it is the onset of the accepted loss."""
+    """Checkpoints before it no longer count for this benchmark."""
     reason: str
     accepted_at: datetime
     series: str = ""

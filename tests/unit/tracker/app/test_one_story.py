@@ -113,7 +113,7 @@ class Told:
                 run_id=RUN,
                 step=step,
                 benchmark=incident.benchmark,
-                from_step=incident.onset_step,
+                from_step=step,
                 reason="meant",
                 accepted_at=now,  # type: ignore[arg-type]
             )

@@ -13,7 +13,6 @@ from eval_jobs.queue_types import QueueState
 from eval_jobs.records.progress import progress_text
 from eval_jobs.records.run_scope import is_of
 from eval_jobs.types import Checkpoint, EvalPlan
-from tracker.api.acting import has_watcher
 from tracker.api.opening import open_project
 from tracker.api.references import is_reference, named_checkpoint
 from tracker.app.commands.calibrate import CalibrationEstimate, calibration_estimate, next_calibration, run_calibration
@@ -67,7 +66,7 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) 
         policy=project.config.to_policy(),
         dispatcher=project.dispatcher,
     )
-    is_watched = has_watcher(project)
+    is_watched = project.lead().is_led()
     _say_what_comes(console, plan, project, is_watched=is_watched)
     with project.pins.in_use(chosen):
         calibration = _carried_out(

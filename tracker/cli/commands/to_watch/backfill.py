@@ -18,7 +18,6 @@ from eval_jobs.ports import Launcher
 from eval_jobs.queue_types import Backlog, QueueState
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, places_in
-from tracker.api.acting import has_watcher
 from tracker.api.opening import open_project
 from tracker.app.commands.backfill import FilledPlace, InTurn, fill_beside, is_measured, notify_of_lasting, quiet
 from tracker.app.daemon import StopRule, watch
@@ -80,7 +79,7 @@ def command(asked: _Asked) -> int:
     opened = open_project(asked.config_path)
     project = _project_of(opened, asked.folder, asked.run_name)
     places = _places(project, asked)
-    lead, is_watched = project.lead(), has_watcher(opened)
+    lead, is_watched = project.lead(), opened.lead().is_led()
     asked = replace(asked, is_ours=_leads(lead, project))
     if is_watched or not asked.is_ours:
         asked = replace(asked, workers=0)

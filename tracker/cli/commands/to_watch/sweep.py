@@ -11,7 +11,6 @@ from eval_jobs.host.clock import SystemClock
 from eval_jobs.ports import Launcher
 from eval_jobs.records.progress import progress_text
 from eval_jobs.types import EvalRecord
-from tracker.api.acting import has_watcher
 from tracker.api.opening import open_project
 from tracker.app.steps import sweeps
 from tracker.cli import interrupts
@@ -61,7 +60,7 @@ def run(*, name: str, config_path: Path, dry_run: bool, workers: int, as_json: b
     _say_who_is_away(console, project, sweep)
     if dry_run:
         return ExitCode.OK
-    is_watched = has_watcher(project)
+    is_watched = project.lead().is_led()
     check_ready(project, has_engine=workers > 0 and not is_watched)
     turn = _open_turn(service, name) or sweeps.begin_by_hand(service, sweep, clock.now())
     if is_watched:
