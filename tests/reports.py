@@ -14,7 +14,6 @@ from dashboards.page.checkpoint import Sources, collect_checkpoint
 from dashboards.views.ledger import LOST_SAMPLES
 from dashboards.views.samples.packed import PageSamples
 from eval_jobs.types import EvalRecord, ProbeResult, RequestTiming
-from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory
 from tests.fakes.queue import FakeQueue
 from tests.records import RecordedRun, scores_of_run, without_samples
@@ -32,9 +31,8 @@ def sources_of(run: RecordedRun, policy: Policy | None = None) -> Sources:
     store_run(history, run)
     for acceptance in run.acceptances:
         history.append_acceptance(acceptance)
-    return Sources(
-        history=history, queue=FakeQueue(), curves=FakeCurves(run.curves), policy=policy or Policy(phases=run.phases)
-    )
+    history.append_stated_points(run.run_id, run.curves)
+    return Sources(history=history, queue=FakeQueue(), policy=policy or Policy(phases=run.phases))
 
 
 def checkpoint_data(run: RecordedRun, step: int) -> CheckpointData:

@@ -16,7 +16,7 @@ from tracker.domain.records.policy import Policy
 from tracker.domain.records.types import Measure, Report
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.verdicts.rewind import scores_of_newest
-from tracker.ports import CurveReader, RunHistory
+from tracker.ports import RunHistory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,6 @@ class Sources:
 
     history: RunHistory
     queue: QueueStatus
-    curves: CurveReader
     policy: Policy
     pinned: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """Steps of checkpoints that are pinned, by run; they may not be evaluated yet."""

@@ -23,15 +23,14 @@ from eval_jobs.host.clock import SystemClock
 from eval_jobs.host.storage import written
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.adapters.checkpoints.folder.runs import demand_outside_checkpoints
-from tracker.adapters.curves import TrainerCurves
 from tracker.api.opening import open_project
 from tracker.api.references import choose_run, is_reference, known_runs, named_checkpoint
 from tracker.app.steps.comparing import noise_of_run, run_to_compare
+from tracker.app.steps.curves import curves_of
 from tracker.domain.best.choice import champions_of
 from tracker.domain.compare.runs import compare_runs
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
-from tracker.domain.health.logs.thinning import joined_curves
 from tracker.domain.overview.costs import run_costs
 from tracker.domain.overview.run import open_gaps, overview
 from tracker.domain.records.branches import branches_of
@@ -82,7 +81,7 @@ def write_runs_report(config_path: Path, names: Sequence[str], output: Path | No
         raise ConfigError(f"{len(names)} runs in one report", hint=f"pass at most {MAX_RUNS} runs")
     project = _project_to_write(config_path, output)
     min_coverage = project.config.to_policy().min_coverage
-    runs = [run_to_compare(run, project.history, TrainerCurves()) for run in known_runs(project.history, names)]
+    runs = [run_to_compare(run, project.history) for run in known_runs(project.history, names)]
     found = [compare_runs(runs[0], run, min_coverage=min_coverage) for run in runs[1:]]
     folder = project.config.run.state_dir / "reports"
     path = (output or folder / report_file_name(" ".join(names))).absolute()
@@ -118,10 +117,8 @@ def read_run(run_id: str, sources: Sources, *, now: datetime) -> RunData:
 
 
 def _training(run_id: str, records: Sequence[EvalRecord], sources: Sources) -> Training:
-    stated = sources.curves.read(records[-1].plan.checkpoint) if records else ()
-    _, logged = sources.history.logged_points(run_id)
     return Training(
-        curves=joined_curves(logged, stated),
+        curves=curves_of(run_id, sources.history),
         phases=sources.policy.phases,
         incidents=sources.history.training_incidents(run_id),
         checkpoints=sources.saved_steps(run_id, records),
@@ -182,7 +179,6 @@ def _sources(project: Project) -> Sources:
     return Sources(
         history=project.history,
         queue=project.queue,
-        curves=TrainerCurves(),
         policy=project.policy,
         pinned=project.pinned_steps(),
     )

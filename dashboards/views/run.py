@@ -21,7 +21,7 @@ from dashboards.views.sweeps import SweepView, sweep_views
 from dashboards.views.training import TrainingView, training_view
 from eval_jobs.types import BenchmarkFailure
 from tracker.domain.calibration.repetition_text import is_unfit, unfit_text
-from tracker.domain.overview.run import Overview, Standing, decisive_comparison, open_drop, overview, standings
+from tracker.domain.overview.run import Overview, Standing, decisive_comparison, overview, standings
 from tracker.domain.records.display import count_text, evaluated_text, one_line, score_text, steps_text
 from tracker.domain.records.loss_text import drop_baseline_text
 from tracker.domain.records.subjects import baseline_text
@@ -190,7 +190,7 @@ def _note(standing: Standing, verdicts: Mapping[int, Verdict]) -> str:
     part = newest.screened
     if part is not None:
         return f"screened on {part.asked} of {part.asked + part.left_out} samples"
-    if drop := open_drop(newest):
+    if drop := newest.open_drop:
         return f"was {score_text(drop.before)} at {drop_baseline_text(drop)}"
     before = _whole_scores(verdicts, standing.step)
     doubted = decisive_comparison(newest) if newest.word in _DOUBTED else None

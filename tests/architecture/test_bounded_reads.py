@@ -22,6 +22,7 @@ ALLOWED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "eval_jobs/evaluate/lm_eval/child/answers.py": ("path.read_text",),
         "eval_jobs/evaluate/lm_eval/outcomes.py": ("path.read_text",),
         "eval_jobs/execute/life.py": ("json.loads", "path.read_text"),
+        "eval_jobs/host/plan_lock.py": ("path.open",),
         "eval_jobs/serve/process/lifecycle.py": (
             *("(Path(record.tmp_dir) / NOTE).read_text", "json.loads", "pid_file.read_text"),
         ),

@@ -186,7 +186,7 @@ def test_the_leader_identifies_itself(leads: tuple[Lead, Lead]) -> None:
     assert (leader.pid, leader.since, leader.output_dir) == (os.getpid(), NOW, "/out")
 
 
-def test_asking_whether_somebody_leads_takes_and_writes_nothing(leads: tuple[Lead, Lead]) -> None:
+def test_asking_whether_a_process_leads_takes_and_writes_nothing(leads: tuple[Lead, Lead]) -> None:
     one, other = leads
     assert (one.is_led(), other.is_led()) == (False, False)
     assert one.take(NOW)

@@ -1,5 +1,6 @@
 """What was read of trainers' logs, in memory."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from eval_jobs.errors import ConfigError
@@ -21,6 +22,7 @@ class FakeHealth:
         self._training: dict[str, TrainingIncident] = {}
         self._dismissals: dict[str, Dismissal] = {}
         self._points: list[tuple[str, CurvePoint]] = []
+        self._stated: dict[str, tuple[CurvePoint, ...]] = {}
 
     def read_so_far(self) -> ReadSoFar:
         self._reader += 1
@@ -66,3 +68,9 @@ class FakeHealth:
         new = [(number, point) for number, (run, point) in enumerate(self._points, start=1) if run == run_id]
         new = [(number, point) for number, point in new if number > after]
         return (new[-1][0] if new else after), tuple(point for _, point in new)
+
+    def stated_points(self, run_id: str) -> tuple[CurvePoint, ...]:
+        return self._stated.get(run_id, ())
+
+    def append_stated_points(self, run_id: str, points: Sequence[CurvePoint]) -> None:
+        self._stated[run_id] = (*self.stated_points(run_id), *points)

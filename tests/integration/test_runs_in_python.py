@@ -1,8 +1,6 @@
 """Runs as DataFrames: their counts, their findings, what waits for them, and their training curves."""
 
-import json
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -13,15 +11,19 @@ import pytest
 from eval_jobs.errors import ConfigError
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.sql_queue import SqlQueue
+from tests.fakes.curves import FakeCurves
 from tests.records import RUN, checkpoint_of, forgetting_run
 from tests.stored import store_run
 from tracker.adapters.database.lead_sql import SqlLead
+from tracker.adapters.health.store_sql import SqlHealthStore
 from tracker.adapters.history.store_sql import SqlHistory
-from tracker.adapters.tracking.outbox_sql import OutboxTracking
 from tracker.api.following import followed
 from tracker.api.results import Project
 from tracker.api.results import open as open_results
 from tracker.app.steps.best_of_run import best_of_run
+from tracker.app.steps.curves import keep_curves
+from tracker.domain.health.run_state import RunState
+from tracker.domain.health.stored import ReadNow
 from tracker.domain.overview.run import headline, overview
 from tracker.domain.records.types import CurvePoint
 from tracker.domain.tables.catalog import TABLES
@@ -80,28 +82,29 @@ def test_what_waits_and_the_watched_folder_are_those_of_the_run(tmp_path: Path) 
     assert frame["output_dir"].to_dict() == {"group/other": "/data/out/other", RUN: ""}
 
 
-def test_curves_are_those_that_were_sent_or_else_those_beside_the_newest_checkpoint(tmp_path: Path) -> None:
+def test_curves_need_no_tracking_and_leave_out_what_a_restart_discarded(tmp_path: Path) -> None:
     engine = open_database(f"sqlite:///{tmp_path}/tracker.db")
     history = SqlHistory(engine, tmp_path / "samples")
     history.append(RECORDED.records[0])
-    sent = OutboxTracking(engine, sink=None)  # type: ignore[arg-type]  # nothing is sent
-    points = (CurvePoint(key="train/loss", step=10, value=2.5), CurvePoint(key="train/lr", step=10, value=0.1))
-    sent.publish_curves(checkpoint_of(RUN, 100), points)
-    sent.publish_curves(checkpoint_of(RUN, 100), (CurvePoint(key="train/loss", step=10, value=2.25),))  # a rewind
-    folder = tmp_path / "out" / "checkpoint-300"
-    folder.mkdir(parents=True)
-    log = [{"step": 10, "loss": 4.0}, {"step": 20, "loss": 3.0}]
-    (folder / "trainer_state.json").write_text(json.dumps({"global_step": 300, "log_history": log}))
-    record = OTHER.records[-1]
-    checkpoint = replace(record.plan.checkpoint, uri=str(folder), source_uri=str(folder))
-    history.append(replace(record, plan=replace(record.plan, checkpoint=checkpoint)))
+    log = (*((step, 4.0 - step / 10) for step in (10, 20, 30)), (20, 1.5))  # the last one after a restart
+    lines = [CurvePoint(key="train/loss", step=step, value=value) for step, value in log]
+    logs = SqlHealthStore(engine, "group/other")
+    reader, now = logs.read_so_far().reader, RECORDED.records[0].finished_at
+    run = {"group/other": RunState()}
+    new = ReadNow(reader=reader, read_at=now, runs=run, streams={}, incidents=(), points={"group/other": lines})
+    assert logs.save(new)
+    saved = FakeCurves(
+        [CurvePoint(key="train/loss", step=10, value=2.5), CurvePoint(key="train/lr", step=10, value=0.1)]
+    )
+    for _ in range(2):  # what is found again is not stored again
+        keep_curves(checkpoint_of(RUN, 100), saved, history)
+    assert len(history.stated_points(RUN)) == 2
     project = open_results(tmp_path)
     frame = project.curves()
     assert [str(kind) for kind in frame.dtypes] == ["str", "int64", "category", "float64"]
     assert list(frame.itertuples(index=False, name=None)) == [
-        ("group/other", 10, "train/loss", 4.0),
-        ("group/other", 20, "train/loss", 3.0),
-        (RUN, 10, "train/loss", 2.25),
+        ("group/other", 10, "train/loss", 3.0),
+        ("group/other", 20, "train/loss", 1.5),
         (RUN, 10, "train/loss", 2.5),
         (RUN, 10, "train/lr", 0.1),
     ]

@@ -99,18 +99,10 @@ class ChosenRuns:
         return found
 
     def curve_points(self) -> list[tuple[str, int, str, float]]:
-        """Return (run, step, key, value) of what was sent to MLflow, else of the files beside the newest checkpoint."""
-        from tracker.adapters.curves import TrainerCurves
+        """Return (run, step, key, value) of the training curves."""
+        from tracker.app.steps.curves import curves_of
 
-        points = self.tables.points(self.names)
-        sent = {run for run, *_ in points}
-        evaluations = self.tables.evaluations(self.names)
-        left = numbers_left_behind(evaluations)
-        newest = {one.run_id: one for one in sorted(evaluations, key=lambda e: e.step) if one.number not in left}
-        for run in newest.keys() - sent:
-            found = TrainerCurves().read(newest[run].checkpoint)
-            points += [(run, point.step, point.key, point.value) for point in found]
-        return points
+        return [(run, one.step, one.key, one.value) for run in self.runs() for one in curves_of(run, self.history)]
 
     def records(self, steps: Steps, *, all_branches: bool = False) -> list[EvalRecord]:
         """Return the records of these steps, without samples.

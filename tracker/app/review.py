@@ -52,7 +52,7 @@ def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
     run_id = record.plan.checkpoint.run_id
     world.history.append(record)
     run_context = recall(world.history, run_id, world.policy)
-    curves = curves_at(record.plan.checkpoint, world.curves, world.history)
+    curves = curves_at(record.plan.checkpoint, world.history)
     run_context = replace(run_context, disruptions=disruptions_of(curves, world.policy.phases))
     run_context = noting_settings(record, run_context, world.history)
     warn_of_baseline(record, run_context, world.policy)

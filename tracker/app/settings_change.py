@@ -56,7 +56,7 @@ def _review_again(world: World, records: Sequence[EvalRecord], now: datetime) ->
         return
     newest = records[-1].plan.checkpoint
     run_context = recall(world.history, newest.run_id, world.policy)
-    curves = curves_at(newest, world.curves, world.history)
+    curves = curves_at(newest, world.history)
     run_context = replace(run_context, disruptions=disruptions_of(curves, world.policy.phases))
     scores = world.history.scores(newest.run_id)
     for record in records:

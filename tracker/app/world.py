@@ -11,7 +11,7 @@ from eval_jobs.queue_types import Backlog
 from eval_jobs.types import Benchmark, Checkpoint, EvalRecord, ProbeLoad, ServeSpec, Suite
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.steps.collect import Keeping
-from tracker.app.steps.curves import curves_at
+from tracker.app.steps.curves import curves_at, keep_curves
 from tracker.app.steps.screening import ScreeningSchedule
 from tracker.app.steps.sweeps import SweepService
 from tracker.domain.log.events import RunEvent, found
@@ -72,8 +72,9 @@ class World:
     """Called when there may be work for the workers of this machine."""
 
     def publish_training(self, checkpoint: Checkpoint) -> None:
-        """Queue the curves up to a checkpoint and the facts of its training for the tracking store."""
-        self.tracking.publish_curves(checkpoint, curves_at(checkpoint, self.curves, self.history))
+        """Store the curves up to a checkpoint, and queue them and the facts of its training for the tracking store."""
+        keep_curves(checkpoint, self.curves, self.history)
+        self.tracking.publish_curves(checkpoint, curves_at(checkpoint, self.history))
         self.tracking.publish_facts(checkpoint, self.curves.facts(checkpoint))  # the curves find the run
 
     def log_found(self, checkpoints: Iterable[Checkpoint], now: datetime) -> None:

@@ -3,8 +3,10 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from eval_jobs.host.secrets import MASK, is_secret
+from tracker.config.measuring import OWN_ADAPTERS
 
 
 def setting_changes(old: object, new: object, name: str = "") -> Iterator[Mapping[str, str]]:
@@ -20,8 +22,14 @@ def setting_changes(old: object, new: object, name: str = "") -> Iterator[Mappin
 def _by_name(value: object) -> object:
     """Return several tables by their own names, or their positions."""
     if isinstance(value, list) and all(isinstance(one, dict) for one in value):
-        return {str(one.get("name") or one.get("benchmark") or place): one for place, one in enumerate(value)}
+        return {_name_of(one) or str(place): one for place, one in enumerate(value)}
     return value
+
+
+def _name_of(table: Mapping[str, object]) -> str:
+    """Return what a table is called: a benchmark of the user's without a name is called like its data."""
+    own = Path(str(table["data"])).stem if table.get("benchmark") in OWN_ADAPTERS and table.get("data") else ""
+    return str(table.get("name") or own or table.get("benchmark") or "")
 
 
 def _shown(name: str, value: object) -> str:

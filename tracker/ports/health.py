@@ -1,6 +1,6 @@
 """Training health: the trainer's logs, and what was read of them."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from eval_jobs.records.gpu_health import GpuHealth
@@ -126,4 +126,10 @@ class TrainingHistory(Protocol):
         """
 
     def logged_points(self, run_id: str, after: int = 0) -> tuple[int, tuple[CurvePoint, ...]]:
-        """Return the points of a run's curves that were stored after the position `after`, and the new position."""
+        """Return the points of a run's logs that were stored after the position `after`, and the new position."""
+
+    def stated_points(self, run_id: str) -> tuple[CurvePoint, ...]:
+        """Return the points that the trainer saved with checkpoints, in the order in which they were stored."""
+
+    def append_stated_points(self, run_id: str, points: Sequence[CurvePoint]) -> None:
+        """Store points that the trainer saved with a checkpoint, after all others."""

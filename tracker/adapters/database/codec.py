@@ -1,10 +1,12 @@
 """The tracker's records <-> JSON, with a schema version. The only place that defines the stored format."""
 
+from collections.abc import Mapping
 from typing import Any, TypeVar, get_args
 
 from pydantic import TypeAdapter
 
 from eval_jobs.codec import from_document, to_document
+from tracker.domain.health.stored import RunProgress
 from tracker.domain.records.alerts import Alert, Silence
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.reasons import Reason
@@ -17,6 +19,7 @@ Kind = TypeVar("Kind", bound=Document)
 
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in get_args(Document)}
 _REASON: TypeAdapter[Reason | None] = TypeAdapter(Reason | None)
+_SUMMARY = TypeAdapter(dict[str, float])
 
 
 def to_json(value: Document) -> str:
@@ -37,3 +40,19 @@ def from_json(kind: type[Kind], text: str) -> Kind:
         text, lambda d: _ADAPTERS[kind].validate_python(d["value"]), what=f"a stored {kind.__name__.lower()}"
     )
     return value
+
+
+def progress_columns(progress: RunProgress) -> dict[str, object]:
+    """Return the columns of how a run stands."""
+    return {
+        "last_step": progress.last_step,
+        "productive_share": progress.productive_share,
+        "progress": progress.state,
+        "usual_s": progress.usual_s,
+        "summary": _SUMMARY.dump_json(dict(progress.summary)).decode(),
+    }
+
+
+def summary_from_json(text: str) -> Mapping[str, float]:
+    """Return the column `summary` of how a run stands."""
+    return _SUMMARY.validate_json(text)

@@ -341,9 +341,15 @@ HEALTH_RUNS = Table(
     # Raised whenever an incident of the run changes.
     Column("changes", BigInteger, nullable=False),
     Column("read_at", UtcText, nullable=False),
+    Column("last_step", BigInteger),
+    Column("productive_share", Double),
+    Column("progress", Text, nullable=False),
+    Column("usual_s", Double),
+    # JSON.
+    Column("summary", Text, nullable=False),
     Column("state", Text, nullable=False),
 )
-"""What was read of each run's logs, as `domain.health.run_state.RunState`."""
+"""How each run stands by its logs (`domain.health.stored.RunProgress`), and what was read of them (`RunState`)."""
 HEALTH_STREAMS = Table(
     "health_streams",
     METADATA,
@@ -382,6 +388,8 @@ HEALTH_POINTS = Table(
     Column("key", String(250), nullable=False),
     Column("step", BigInteger, nullable=False),
     Column("value", Double, nullable=False),
-    Index("health_points_by_run", "run_id", "id"),
+    # Whether the trainer saved it with a checkpoint; else it is from a log.
+    Column("stated", Boolean, nullable=False),
+    Index("health_points_by_run", "run_id", "stated", "id"),
 )
-"""Training curves as they were logged, thinned; a point of an earlier step begins a branch."""
+"""Training curves as they were logged and saved, thinned; a point of an earlier step begins a branch."""

@@ -1,19 +1,27 @@
 """`tracker.ports.TrainingHistory`: what the logs of all runs say, for those who show it."""
 
 import logging
+from collections.abc import Sequence
 
 from sqlalchemy import Engine, Row, or_, select, update
 
 from eval_jobs.errors import ConfigError, StoreError
 from eval_jobs.queue.database_sql import belongs_to, transaction
+from tracker.adapters.database.codec import summary_from_json
 from tracker.adapters.database.tables import HEALTH_INCIDENTS, HEALTH_POINTS, HEALTH_RUNS
-from tracker.adapters.health.documents import DISMISSAL, INCIDENT, STATE
-from tracker.domain.health.stored import RunProgress, progress_of
+from tracker.adapters.health.documents import DISMISSAL, INCIDENT
+from tracker.adapters.health.store_sql import POINTS_AT_ONCE, insert_points
+from tracker.domain.health.stored import RunProgress
 from tracker.domain.records.training import TrainingIncident, as_dismissed, dismissal_of
 from tracker.domain.records.types import CurvePoint
 
 log = logging.getLogger(__name__)
 
+_OF_PROGRESS = (
+    *(HEALTH_RUNS.c[name] for name in ("run_id", "read_at", "last_step", "productive_share", "changes", "usual_s")),
+    HEALTH_RUNS.c.progress.label("state"),
+    HEALTH_RUNS.c.summary,
+)
 _STORED = select(HEALTH_INCIDENTS.c.incident, HEALTH_INCIDENTS.c.dismissed)
 
 
@@ -30,10 +38,10 @@ class SqlTrainingHistory:
 
     def progress(self, run: str) -> tuple[RunProgress, ...]:
         """Return how a run stands; see `ports.TrainingHistory`."""
-        query = select(HEALTH_RUNS).where(belongs_to(HEALTH_RUNS.c.run_id, run)).order_by(HEALTH_RUNS.c.run_id)
+        query = select(*_OF_PROGRESS).where(belongs_to(HEALTH_RUNS.c.run_id, run)).order_by(HEALTH_RUNS.c.run_id)
         with transaction(self._engine) as connection:
-            rows = connection.execute(query).all()
-        return tuple(progress_of(row.run_id, STATE.from_json(row.state), row.read_at, row.changes) for row in rows)
+            rows = connection.execute(query).mappings().all()
+        return tuple(RunProgress(**{**row, "summary": summary_from_json(row["summary"])}) for row in rows)
 
     def training_incidents(self, run_id: str) -> tuple[TrainingIncident, ...]:
         """Return the incidents of a run; see `ports.TrainingHistory`."""
@@ -68,10 +76,23 @@ class SqlTrainingHistory:
 
     def logged_points(self, run_id: str, after: int = 0) -> tuple[int, tuple[CurvePoint, ...]]:
         """Return the points of a run's curves; see `ports.TrainingHistory`."""
-        table = HEALTH_POINTS.c
-        query = select(HEALTH_POINTS).where(table.run_id == run_id, table.id > after).order_by(table.id)
+        return self._points(run_id, after, stated=False)
+
+    def stated_points(self, run_id: str) -> tuple[CurvePoint, ...]:
+        """Return what was saved of a run's curves; see `ports.TrainingHistory`."""
+        return self._points(run_id, 0, stated=True)[1]
+
+    def append_stated_points(self, run_id: str, points: Sequence[CurvePoint]) -> None:
+        """Store what a trainer saved; see `ports.TrainingHistory`."""
         with transaction(self._engine) as connection:
-            rows = connection.execute(query).all()
+            for begin in range(0, len(points), POINTS_AT_ONCE):
+                insert_points(connection, run_id, points[begin : begin + POINTS_AT_ONCE], stated=True)
+
+    def _points(self, run_id: str, after: int, *, stated: bool) -> tuple[int, tuple[CurvePoint, ...]]:
+        table = HEALTH_POINTS.c
+        which = table.run_id == run_id, table.stated == stated, table.id > after
+        with transaction(self._engine) as connection:
+            rows = connection.execute(select(HEALTH_POINTS).where(*which).order_by(table.id)).all()
         points = tuple(CurvePoint(key=row.key, step=row.step, value=row.value) for row in rows)
         return (rows[-1].id if rows else after), points
 

@@ -6,6 +6,7 @@ from sqlalchemy import Connection, Engine, select, update
 
 from eval_jobs.identity import content_hash
 from eval_jobs.queue.database_sql import insert_into, put_row, transaction
+from tracker.adapters.database.codec import progress_columns
 from tracker.adapters.database.tables import (
     HEALTH_INCIDENTS,
     HEALTH_POINTS,
@@ -14,7 +15,7 @@ from tracker.adapters.database.tables import (
     HEALTH_STREAMS,
 )
 from tracker.adapters.health.documents import INCIDENT, STATE, STREAM
-from tracker.domain.health.stored import ReadNow, ReadSoFar
+from tracker.domain.health.stored import ReadNow, ReadSoFar, progress_of
 from tracker.domain.records.training import TrainingIncident
 from tracker.domain.records.types import CurvePoint
 
@@ -61,13 +62,14 @@ class SqlHealthStore:
             document = STREAM.to_json((cursor, state))
             put_row(connection, HEALTH_STREAMS, {"key": key, "run": self._run, "path": path, "cursor": document})
         for run_id, run in now.runs.items():
-            row = {"run": self._run, "read_at": now.read_at, "state": STATE.to_json(run)}
+            progress = progress_columns(progress_of(run_id, run, now.read_at, 0))
+            row = {"run": self._run, "read_at": now.read_at, "state": STATE.to_json(run), **progress}
             self._put_run(connection, run_id, row, has_changes=run_id in changed)
         for incident in now.incidents:
             _put_incident(connection, incident)
         for run_id, points in now.points.items():
             for begin in range(0, len(points), POINTS_AT_ONCE):
-                _insert_points(connection, run_id, points[begin : begin + POINTS_AT_ONCE])
+                insert_points(connection, run_id, points[begin : begin + POINTS_AT_ONCE], stated=False)
 
     def _put_run(self, connection: Connection, run_id: str, row: dict[str, object], *, has_changes: bool) -> None:
         raised = int(has_changes)
@@ -76,8 +78,11 @@ class SqlHealthStore:
         connection.execute(insert.on_conflict_do_update(index_elements=["run_id"], set_=update_row))
 
 
-def _insert_points(connection: Connection, run_id: str, points: Sequence[CurvePoint]) -> None:
-    rows = [{"run_id": run_id, "key": point.key, "step": point.step, "value": point.value} for point in points]
+def insert_points(connection: Connection, run_id: str, points: Sequence[CurvePoint], *, stated: bool) -> None:
+    """Add at most `POINTS_AT_ONCE` points; `stated`: a trainer saved them."""
+    rows = []
+    for point in points:
+        rows.append({"run_id": run_id, "key": point.key, "step": point.step, "value": point.value, "stated": stated})
     connection.execute(HEALTH_POINTS.insert(), rows)
 
 

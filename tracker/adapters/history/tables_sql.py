@@ -13,10 +13,10 @@ from eval_jobs.queue.plans_sql import PLANS
 from tracker.adapters.database.tables import (
     EVALUATIONS,
     GAPS,
+    HEALTH_RUNS,
     JUDGED,
     LEADERS,
     MEASURED,
-    POINTS,
     RECORDS,
     SUBJECTS,
     TURNS,
@@ -41,8 +41,8 @@ class ResultTables:
         self._database = database
 
     def runs(self) -> tuple[str, ...]:
-        """Return the names of all runs that have an evaluation or a gap, in order."""
-        query = union(select(EVALUATIONS.c.run_id), select(GAPS.c.run_id))
+        """Return the names of all runs that have an evaluation, a gap or a log, in order."""
+        query = union(*(select(table.c.run_id) for table in (EVALUATIONS, GAPS, HEALTH_RUNS)))
         with transaction(self._database) as connection:
             return tuple(sorted(connection.scalars(query)))
 
@@ -65,13 +65,6 @@ class ResultTables:
         with transaction(self._database) as connection:
             rows = connection.execute(select(LEADERS.c.run_id, LEADERS.c.output_dir)).all()
         return {row.run_id: row.output_dir for row in rows}
-
-    def points(self, runs: Collection[str] | None = None) -> list[tuple[str, int, str, float]]:
-        """Return (run, step, key, value) of the training curves of some runs, or of all."""
-        which = true() if runs is None else POINTS.c.run_id.in_(runs)
-        query = select(POINTS.c.run_id, POINTS.c.step, POINTS.c.key, POINTS.c.value).where(which)
-        with transaction(self._database) as connection:
-            return [(row.run_id, row.step, row.key, row.value) for row in connection.execute(query)]
 
     def results(self, runs: Collection[str] | None = None) -> StoredRows:
         """Return the results of some runs, or of all."""

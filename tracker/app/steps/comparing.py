@@ -14,7 +14,7 @@ from tracker.domain.records.policy import Policy
 from tracker.domain.records.types import Measure, Report
 from tracker.domain.verdicts.candidates import known_jitter, steps_for_jitter
 from tracker.domain.verdicts.rewind import scores_of_newest
-from tracker.ports import CurveReader, MeasurementStore, RecordStore, RunHistory
+from tracker.ports import MeasurementStore, RecordStore, RunHistory
 
 _AT_ONCE = 5
 """Benchmarks of a comparison with samples in memory at a time."""
@@ -49,7 +49,7 @@ def noise_of_run(run_id: str, history: MeasurementStore, policy: Policy) -> RunN
     return RunNoise(jitters=jitters, calibrations=history.calibrations())
 
 
-def run_to_compare(run_id: str, history: RunHistory, curves: CurveReader) -> RunToCompare:
+def run_to_compare(run_id: str, history: RunHistory) -> RunToCompare:
     """Return what is known of a run, without the checkpoints that a rewind discarded.
 
     Raises:
@@ -64,7 +64,7 @@ def run_to_compare(run_id: str, history: RunHistory, curves: CurveReader) -> Run
         records=records,
         incidents=history.incidents(run_id),
         cost=total(costs) if costs else None,
-        tokens=tokens_of(curves_at(records[-1].plan.checkpoint, curves, history) if records else ()),
+        tokens=tokens_of(curves_at(records[-1].plan.checkpoint, history) if records else ()),
     )
 
 

@@ -121,10 +121,8 @@ def _of_losses(report: Report, open_alerts: Iterable[Alert]) -> Iterator[Alert]:
     together = _lost_together(report)
     for incident in report.incidents:
         fingerprint = _fingerprint_of(incident)
-        # A loss that all benchmarks have together is one alert; one that was sent before must still become right.
-        is_part = fingerprint not in firing and _is_covered(incident, together)
-        if is_part or incident.measure is Measure.OUTPUT_LENGTH:
-            continue  # longer answers are shown, but only the score tells whether they are worse
+        if not _needs_attention(incident, together, is_firing=fingerprint in firing):
+            continue
         subject = _subject_of(incident)
         verdict = verdicts.get((incident.benchmark, incident.subset, incident.measure))
         # A loss that a late result leaves to one checkpoint alone ends its alert, until another one shows it.
@@ -142,6 +140,14 @@ def _of_losses(report: Report, open_alerts: Iterable[Alert]) -> Iterator[Alert]:
             command=comparing(incident),
             raised_at=report.created_at,
         )
+
+
+def _needs_attention(incident: Incident, together: Verdict | None, *, is_firing: bool) -> bool:
+    """Return whether an incident is a notification of its own; `together` is a loss of all benchmarks."""
+    if incident.measure is Measure.OUTPUT_LENGTH:
+        return False  # longer answers are shown, but only the score tells whether they are worse
+    # A loss that all benchmarks have together is one alert; one that was sent before must still become right.
+    return is_firing or not _is_covered(incident, together)
 
 
 def _is_shown(incident: Incident) -> bool:

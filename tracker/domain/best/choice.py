@@ -72,9 +72,10 @@ def best_of(
     if best is None or not lost:
         return best
     highest = _best_without(scores, benchmark, broken, min_coverage)
-    if highest is None or highest.checkpoint.step not in lost:
-        return best
-    return replace(best, passed_over=highest.checkpoint.step)
+    # After a change of settings, all comparable checkpoints may show the loss: those before it have other settings.
+    if highest is not None and highest.mean > best.mean:
+        return replace(best, passed_over=highest.checkpoint.step)
+    return best
 
 
 def best_by_benchmark(

@@ -17,7 +17,7 @@ from tracker.domain.records.branches import branches_of
 from tracker.domain.records.calibration import NoiseOfRun
 from tracker.domain.records.display import count_text, names_text, steps_text
 from tracker.domain.records.subjects import subject_text
-from tracker.domain.records.types import WORSE, Baseline, Comparison, Drop, Gap, Measure, Report, Verdict, VerdictWord
+from tracker.domain.records.types import WORSE, Baseline, Comparison, Gap, Measure, Report, Verdict, VerdictWord
 
 SYMBOLS: Mapping[VerdictWord, str] = {
     VerdictWord.FORGOTTEN: "▼▼",
@@ -229,19 +229,12 @@ def _newest_gap(view: Overview) -> Gap | None:
     return None
 
 
-def open_drop(verdict: Verdict) -> Drop | None:
-    """Return what the loss took that is open at a verdict; None without one."""
-    if verdict.word in {VerdictWord.RECOVERED, VerdictWord.TRANSIENT}:
-        return None
-    return verdict.drop
-
-
 def compared_steps(verdict: Verdict) -> tuple[int, ...]:
     """Return the run's own checkpoints that a verdict is shown against: before an open loss, else of the deciding test.
 
     A pinned checkpoint may belong to another run, whose steps mean something else: () for it.
     """
-    if drop := open_drop(verdict):
+    if drop := verdict.open_drop:
         return () if drop.is_pinned else drop.baseline_steps
     comparison = decisive_comparison(verdict)
     if comparison is None or comparison.baseline is Baseline.PINNED:
@@ -258,7 +251,7 @@ def _standing(benchmark: str, verdicts: Sequence[tuple[int, Verdict]]) -> Standi
     step, newest = verdicts[-1]
     earlier = next(((s, v.word) for s, v in reversed(verdicts[:-1]) if v.word in _DECISIVE), None)
     improved_before = newest.word in _OPEN and earlier is not None and earlier[1] is VerdictWord.IMPROVED
-    best_steps = compared_steps(newest) if newest.word in WORSE or open_drop(newest) else ()
+    best_steps = compared_steps(newest) if newest.word in WORSE or newest.open_drop else ()
     return Standing(
         benchmark=benchmark,
         step=step,

@@ -42,7 +42,7 @@ def back_text(score: float | None, drop: Drop | None, lost_since: int, *, is_tra
         return f"{again}, lost since step {lost_since}"
     before = f"{score_text(drop.before)} at {drop_baseline_text(drop)}"
     if is_transient:
-        return f"{again}: only step {lost_since} was lower ({before} -> {score_text(drop.now)})"
+        return f"{again}: only step {lost_since} was worse ({before} -> {score_text(drop.now)})"
     return f"{again}, after {score_text(drop.now)} since step {lost_since} (before it {before})"
 
 

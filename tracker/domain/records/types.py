@@ -296,6 +296,13 @@ class Verdict:
     repetition: Repetition | None = None
     """Effect of repeating the evaluation alone; None if the benchmark was not calibrated by then."""
 
+    @property
+    def open_drop(self) -> Drop | None:
+        """What the loss took that is open at this checkpoint; None without one."""
+        if self.word in {VerdictWord.RECOVERED, VerdictWord.TRANSIENT}:
+            return None
+        return self.drop
+
 
 class LatencyMetric(StrEnum):
     """Time of a request."""

@@ -299,7 +299,7 @@ ALERTS = TableDefinition(
 
 CURVES = TableDefinition(
     name="curves",
-    row="logged value of the training; after a rewind, a step has those of both branches",
+    row="logged value of the training, without what a restart discarded",
     columns=(_RUN, _STEP, category("key", "Name of the curve, such as train/loss."), number("value", "Its value.")),
 )
 

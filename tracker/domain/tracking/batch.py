@@ -266,7 +266,7 @@ def _why(failure: BenchmarkFailure | ProbeFailure) -> str:
 
 
 def _tracked_verdict(verdict: Verdict, key: str, checkpoint: Checkpoint) -> tracking.TrackedVerdict:
-    against, drop = next(iter(verdict.comparisons), None), verdict.drop
+    against, drop = next(iter(verdict.comparisons), None), verdict.open_drop
     change = None if against is None else against.delta
     baseline = "" if against is None else baseline_text(against.baseline, against.baseline_steps)
     if drop is not None:  # the numbers of a loss are the same everywhere

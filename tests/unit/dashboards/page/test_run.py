@@ -39,7 +39,7 @@ def test_everything_about_one_run_is_collected() -> None:
 
 def test_the_progress_is_that_of_the_run_and_not_of_a_folder_below_it() -> None:
     world = FakeWorld()
-    sources = Sources(history=world.history, queue=world.queue, curves=world.world().curves, policy=Policy())
+    sources = Sources(history=world.history, queue=world.queue, policy=Policy())
     for folder, progress in (("run/v0", None), ("run", "run")):
         reader = world.history.read_so_far().reader
         read = ReadNow(
@@ -79,7 +79,7 @@ def test_an_accepted_level_is_not_proposed_again_on_any_page() -> None:
     fakes.work()
     fakes.tick()
     world, run_id, history = fakes.world(), fakes.run.run_id, fakes.history
-    sources = Sources(history=history, queue=fakes.queue, curves=world.curves, policy=world.policy)
+    sources = Sources(history=history, queue=fakes.queue, policy=world.policy)
 
     def proposed() -> list[set[str]]:
         run = build_view(read_run(run_id, sources, now=NOW))

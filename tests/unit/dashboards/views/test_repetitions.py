@@ -8,7 +8,6 @@ from dashboards.page.html import render_page
 from dashboards.page.run import read_run
 from dashboards.views.run import RunView, build_view
 from eval_jobs.types import EngineInfo
-from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory
 from tests.fakes.queue import FakeQueue
 from tests.records import forgetting_run
@@ -39,7 +38,7 @@ def view_with(*benchmarks: AskedTwice, engine: EngineInfo | None = NEWEST.engine
         history.append_calibration(
             Calibration(plan=plan, engine=engine, benchmarks=benchmarks, started_at=NOW, finished_at=NOW)
         )
-    sources = Sources(history=history, queue=FakeQueue(), curves=FakeCurves(()), policy=Policy())
+    sources = Sources(history=history, queue=FakeQueue(), policy=Policy())
     return build_view(read_run(RUN.run_id, sources, now=NOW))
 
 

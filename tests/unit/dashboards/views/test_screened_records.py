@@ -11,7 +11,6 @@ from dashboards.page.run import read_run
 from dashboards.views.measured import measured
 from eval_jobs.identity import rest_plan, screen_plan
 from eval_jobs.types import Cost, EvalRecord, EvalResult, Screen
-from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory
 from tests.fakes.queue import FakeQueue
 from tests.records import forgetting_run
@@ -56,6 +55,6 @@ def test_the_cost_of_a_run_is_that_of_both_parts() -> None:
     history = FakeHistory()
     for record in _screen_and_both(timedelta(seconds=5)):
         history.append(record)
-    sources = Sources(history=history, queue=FakeQueue(), curves=FakeCurves(()), policy=Policy())
+    sources = Sources(history=history, queue=FakeQueue(), policy=Policy())
     facts = dict(measured(read_run(RUN.run_id, sources, now=NOW)).facts)
     assert facts["Cost"].startswith("1 checkpoint, 1.7 min")

@@ -8,7 +8,6 @@ import click
 from rich.console import Console
 
 from eval_jobs.errors import ConfigError, Incomparable, TrackingUnreachable
-from tracker.adapters.curves import TrainerCurves
 from tracker.api.opening import open_project
 from tracker.api.references import is_reference, known_runs, named_checkpoints
 from tracker.app.steps.comparing import noise_of_run, parts_to_compare, run_to_compare, whole_record_of
@@ -68,9 +67,9 @@ def command(asked: Asked) -> None:
 def _compare_runs(project: Project, asked: Asked) -> None:
     if asked.to_mlflow:
         raise ConfigError("--mlflow requires checkpoints, but these are runs", hint="remove --mlflow")
-    curves, min_coverage = TrainerCurves(), project.config.to_policy().min_coverage
+    min_coverage = project.config.to_policy().min_coverage
     names = known_runs(project.history, (asked.a, asked.b))
-    a, b = (run_to_compare(run, project.history, curves) for run in names)
+    a, b = (run_to_compare(run, project.history) for run in names)
     found = compare_runs(a, b, min_coverage=min_coverage, by=By(asked.by))
     if not found.benchmarks:
         hint = "evaluate both runs with the same suite and serving settings"

@@ -99,7 +99,9 @@ def _is_worth_a_look(incident: TrainingIncident) -> bool:
 
 
 def _print(console: Console, view: IncidentsView, *, hidden: int, is_all: bool) -> None:
-    console.print(incidents_table(view.incidents) if view.incidents else "no incident")
+    console.print(
+        incidents_table(view.incidents) if view.incidents else "no incident in the training; losses: `tracker history`"
+    )
     if is_all:
         if len(view.runs) > 1:
             for name, failures in view.runs.items():

@@ -66,8 +66,11 @@ def not_among(points: Iterable[CurvePoint], known: Iterable[CurvePoint], *, roun
 def joined_curves(
     logged: Iterable[CurvePoint], stated: Iterable[CurvePoint], *, up_to_step: int | None = None
 ) -> tuple[CurvePoint, ...]:
-    """Return the curves of a run from its logs and from its newest checkpoint, which is exact, ordered by step."""
-    points = {(point.key, point.step): point for point in (*newest_branch(logged), *stated)}
+    """Return the curves of a run from its logs and from what the trainer saved, which is exact, ordered by step.
+
+    Both are in the order in which they were stored.
+    """
+    points = {(point.key, point.step): point for point in (*newest_branch(logged), *newest_branch(stated))}
     if up_to_step is not None:
         points = {place: point for place, point in points.items() if point.step <= up_to_step}
     return tuple(sorted(points.values(), key=lambda point: (point.step, point.key)))

@@ -5,7 +5,6 @@ from datetime import timedelta
 
 from eval_jobs.types import EvalRecord
 from tests.compared_runs import COST
-from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory
 from tests.unit.tracker.domain.judging import right
 from tests.unit.tracker.domain.making import START, record_of
@@ -20,8 +19,10 @@ def test_a_discarded_checkpoint_is_left_out_but_has_cost_something() -> None:
     for step, digest, after_s in ((100, "a", 1), (200, "b", 2), (300, "c", 3), (200, "again", 4)):
         record = record_of(step, {"sums": right(9)}, digest=digest, ready_at=START + timedelta(seconds=after_s))
         history.append(replace(record, cost=COST))
-    curves = FakeCurves([CurvePoint(key="train/num_tokens", step=step, value=10.0 * step) for step in (100, 200, 300)])
-    run = run_to_compare("run", history, curves)
+    history.append_stated_points(
+        "run", [CurvePoint(key="train/num_tokens", step=step, value=10.0 * step) for step in (100, 200, 300)]
+    )
+    run = run_to_compare("run", history)
     assert [record.plan.checkpoint.digest for record in run.records] == ["a", "again"]
     assert run.scores.of("sums")[0].steps == (100, 200)
     assert run.tokens == {100: 1000.0, 200: 2000.0}

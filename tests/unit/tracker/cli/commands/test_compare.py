@@ -9,7 +9,6 @@ from dashboards.page.checkpoint import Sources, collect_checkpoint
 from dashboards.views.checkpoint import ScoreRow, build_checkpoint_view
 from tests.commands import run_tracker
 from tests.compared_runs import project_of_two_runs, two_runs
-from tests.fakes.curves import FakeCurves
 from tests.fakes.queue import FakeQueue
 from tests.json_output import result_of
 from tests.records import FORGETTING_TOML, forgetting_run
@@ -156,7 +155,7 @@ def test_two_checkpoints_have_one_p_and_one_interval_in_comparison_gate_and_repo
 def _scores_on_page(project: Path, step: int) -> dict[str, ScoreRow]:
     history = open_project(project / "tracker.toml").history
     report = next(one for one in history.reports(RUNS[0]) if one.step == step)
-    sources = Sources(history=history, queue=FakeQueue(), curves=FakeCurves([]), policy=Policy())
+    sources = Sources(history=history, queue=FakeQueue(), policy=Policy())
     view = build_checkpoint_view(collect_checkpoint(report, sources, now=START))
     return {row.benchmark: row for row in view.scores}
 

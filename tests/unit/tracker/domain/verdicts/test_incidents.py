@@ -142,7 +142,7 @@ def test_a_checkpoint_at_the_baseline_ends_what_was_lost_before_it() -> None:
         VerdictWord.REGRESSED,
         VerdictWord.REGRESSED,
     ]
-    assert reason_text(reports[4].verdicts[0]) == "0.860 again: only step 400 was lower (0.770 at step 300 -> 0.020)"
+    assert reason_text(reports[4].verdicts[0]) == "0.860 again: only step 400 was worse (0.770 at step 300 -> 0.020)"
     said = "0.860 at step 500 -> 0.000 since step 600; 172 of 200 samples lost"
     assert reason_text(reports[5].verdicts[0]) == said
     assert reason_text(reports[-1].verdicts[0]) == said
