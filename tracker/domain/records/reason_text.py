@@ -112,12 +112,18 @@ def _without_tests(
         case reasons.Failed():
             return f"no result: {reason.message} ({reason.error})"
         case reasons.NothingEarlier():
-            return f"{verdict.score or 0.0:.3g}, first usable result of this run"
+            first = f"{verdict.score or 0.0:.3g}, first usable result"
+            return f"{first}{_since(reason.accepted_step) or ' of this run'}"
         case reasons.NeverAboveChance():
-            return f"never clearly better than guessing (score {reason.chance:.3g})"
+            guessing = f"clearly better than guessing (score {reason.chance:.3g})"
+            return f"never {guessing}{_since(reason.accepted_step)}"
         case reasons.TooEarly():
             return "verdicts start at the third checkpoint"
     return reason.problem
+
+
+def _since(accepted_step: int | None) -> str:
+    return "" if accepted_step is None else f" since the level of step {accepted_step} was accepted"
 
 
 def _too_few(verdict: types.Verdict, reason: reasons.FewScores | reasons.FewInCommon | reasons.FewSamples) -> str:
@@ -158,7 +164,8 @@ def _lost(verdict: types.Verdict, reason: reasons.Compared, lost_since: int) -> 
         is_transient = verdict.word is types.VerdictWord.TRANSIENT
         return back_text(verdict.score, verdict.drop, lost_since, is_transient=is_transient)
     if verdict.word in types.WORSE and verdict.drop is not None:
-        return f"{drop_text(verdict.drop, lost_since, verdict.measure)}{_more_of_loss(verdict.word, reason)}"
+        alone = f" ({score_text(verdict.score)} at this one)" if len(verdict.drop.newest_steps) > 1 else ""
+        return f"{drop_text(verdict.drop, lost_since, verdict.measure)}{alone}{_more_of_loss(verdict.word, reason)}"
     return ""
 
 
@@ -167,14 +174,23 @@ def _counted(verdict: types.Verdict, reason: reasons.Compared, counted: str) -> 
         return f"{counted}{_more_of_loss(verdict.word, reason)}"
     if reason.expected_after is not None:
         return f"{counted}: {_expected(reason.expected_after)}"
-    deciding, level = verdict.comparisons[0], p_text(verdict.alpha_test)
+    deciding = verdict.comparisons[0]
     if verdict.word is types.VerdictWord.SUSPECT:
         suspicion = f"may be worse ({_interval_text(deciding)}, {p_value_text(deciding.p_worse)})"
-        return f"{counted}: {suspicion}, not significant at the run's level ({level})"
+        return f"{counted}: {suspicion}, {_why_no_proof(deciding, deciding.p_worse, verdict.alpha_test)}"
     if verdict.word is types.VerdictWord.RISING:
         suspicion = f"may be better ({_interval_text(deciding)}, {p_value_text(deciding.p_better)})"
-        return f"{counted}: {suspicion}, not significant at the run's level ({level})"
+        return f"{counted}: {suspicion}, {_why_no_proof(deciding, deciding.p_better, verdict.alpha_test)}"
     return counted
+
+
+def _why_no_proof(deciding: types.Comparison, p: float, level: float) -> str:
+    """Return why a change counts as possible only; see `regression.detector.Evidence.is_loss`."""
+    if p >= level:
+        return f"not significant at the run's level ({p_text(level)})"
+    if len(deciding.pooled_steps) == 1:
+        return "too small for a verdict on one checkpoint alone"
+    return "which one of these checkpoints alone explains"
 
 
 def _more_of_loss(word: types.VerdictWord, reason: reasons.Compared) -> str:

@@ -35,9 +35,11 @@ class FewScores:
 
 @dataclass(frozen=True, kw_only=True)
 class NothingEarlier:
-    """The result is the first usable one of the run."""
+    """The result is the first usable one of the run, or since its level was accepted."""
 
     code: Literal["nothing-earlier"] = "nothing-earlier"
+    accepted_step: int | None = None
+    """Step of the accepted level; None: none was accepted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,11 +162,13 @@ class ComparedMeans:
 
 @dataclass(frozen=True, kw_only=True)
 class NeverAboveChance:
-    """No checkpoint was better than guessing yet."""
+    """No checkpoint was better than guessing yet, or since a level was accepted."""
 
     code: Literal["never-above-chance"] = "never-above-chance"
     chance: float
     """Score of guessing, as the benchmark reports it."""
+    accepted_step: int | None = None
+    """As in `NothingEarlier`."""
 
 
 @dataclass(frozen=True, kw_only=True)

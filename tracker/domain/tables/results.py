@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, Outcome
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.reasons import Reason
-from tracker.domain.records.types import Comparison, Measure, Report, Screened, Verdict, VerdictWord
+from tracker.domain.records.types import Comparison, Drop, Measure, Report, Screened, Verdict, VerdictWord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,7 +138,25 @@ def _judged(verdict: Verdict) -> JudgedRow:
         missing=verdict.reason if verdict.word is VerdictWord.MISSING else None,
         screened=verdict.screened,
     )
-    return _with_evidence(known, verdict.comparisons[:1])
+    known = _with_evidence(known, verdict.comparisons[:1])
+    if verdict.open_drop is None:
+        return known
+    return _with_loss(known, verdict.open_drop)
+
+
+def _with_loss(known: JudgedRow, drop: Drop) -> JudgedRow:
+    """Return a row with the numbers of its open loss, which are the same everywhere; p is of the deciding test."""
+    return replace(
+        known,
+        delta=drop.delta,
+        ci_low=drop.ci_low,
+        ci_high=drop.ci_high,
+        baseline_first=drop.baseline_steps[0],
+        baseline_last=drop.baseline_steps[-1],
+        n_common=drop.n_common,
+        n_lost=drop.n_lost,
+        n_gained=drop.n_gained,
+    )
 
 
 def _with_evidence(known: JudgedRow, deciding: Iterable[Comparison]) -> JudgedRow:

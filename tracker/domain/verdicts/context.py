@@ -124,6 +124,10 @@ class JudgingContext:
         known = (a for a in self.run_context.acceptances if a.benchmark == benchmark)
         return tuple(a for a in known if a.series in ("", self.series.get(benchmark)))
 
+    def accepted_step(self, benchmark: str) -> int | None:
+        """Return the step of the last accepted level up to the candidate; None without one."""
+        return max((a.step for a in self.acceptances_of(benchmark) if a.step <= self.step), default=None)
+
     @property
     def own_incidents(self) -> tuple[Incident, ...]:
         """The incidents with the candidate's settings: results with others neither show nor end a loss."""

@@ -175,7 +175,8 @@ def _with_scores(context: JudgingContext, one: Tested) -> Judged:
         return Judged(verdict=verdict_of(screened, hypothesis, candidate))
     chance = chance_of(context, candidate)
     if one.never_learned:
-        reason = reasons.NeverAboveChance(chance=context.policy.chance[candidate.subject.benchmark])
+        name = candidate.subject.benchmark
+        reason = reasons.NeverAboveChance(chance=context.policy.chance[name], accepted_step=context.accepted_step(name))
         return Judged(verdict=untested(hypothesis, candidate, VerdictWord.NOT_LEARNED, reason))
     decision = decide(hypothesis, one.evidence, candidate.open_incident, run_id=context.scores.run_id, chance=chance)
     return judged_of(context, decision, hypothesis, candidate)
@@ -188,7 +189,8 @@ def _incomparable(
         return VerdictWord.INCOMPARABLE, _too_few_common(tests)
     earlier = _measured_otherwise(context, candidate)
     if earlier is None:
-        return VerdictWord.FIRST, reasons.NothingEarlier()
+        accepted_step = context.accepted_step(candidate.subject.benchmark)
+        return VerdictWord.FIRST, reasons.NothingEarlier(accepted_step=accepted_step)
     differences = differences_of(context.record.plan, earlier, candidate.subject.benchmark)
     return VerdictWord.INCOMPARABLE, reasons.MeasuredOtherwise(step=earlier.checkpoint.step, differences=differences)
 

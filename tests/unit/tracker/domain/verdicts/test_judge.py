@@ -151,7 +151,7 @@ def test_a_loss_that_one_checkpoint_alone_would_flag_is_suspect() -> None:
     verdict = judged(run_of(*[140] * 6, 127))
     assert verdict.word is VerdictWord.SUSPECT
     assert "(correct in most of those steps), gained 0: may be worse (95 % CI " in reason_text(verdict)
-    assert reason_text(verdict).endswith("not significant at the run's level (0.00029)")
+    assert reason_text(verdict).endswith("too small for a verdict on one checkpoint alone")
     assert verdict.comparisons[0].p_worse < 0.01
 
 
