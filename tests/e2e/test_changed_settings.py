@@ -34,7 +34,7 @@ def write_settings(project: Path, url: str, *, engine: str = "remote", more: str
 
 def repeated(said: str) -> Counter[str]:
     """Return how often rows that repeat were named, by benchmark."""
-    return Counter(re.findall(r"benchmark (\w+): \S+ rows of \S+ repeat", said))
+    return Counter(re.findall(r"benchmark (\w+): \S+: \d+ rows? repeat", said))
 
 
 def check_log(said: str) -> None:
@@ -105,6 +105,6 @@ def the_log_says_what_changed(project: Path, url: str) -> None:
         ["stopped", "silenced"],
     )
     assert said[-2].endswith("stopped    interrupted")
-    for change in ('serve.engine: "vllm" → "remote"', "benchmark.exact.limit: none → 2"):
+    for change in ('serve.engine: "vllm" → "remote"', "benchmark.facts.limit: none → 2"):
         assert any(line.endswith(f"setting    {change}") for line in said), said
     assert url not in json.dumps(events)

@@ -11,7 +11,6 @@ from tests.records import RUN, forgetting_run
 from tests.requires import PROJECT
 from tests.stored import store_run
 from tracker.adapters.history.store_sql import SqlHistory
-from tracker.adapters.tracking.outbox_sql import OutboxTracking
 
 NOTEBOOK = PROJECT / "examples/results.ipynb"
 RECORDED = forgetting_run(checkpoints=10, samples=60)
@@ -23,8 +22,7 @@ def test_the_notebook_runs_on_a_project(tmp_path: Path, monkeypatch: pytest.Monk
     engine = open_database(f"sqlite:///{state}/tracker.db")
     history = SqlHistory(engine, state / "samples")
     store_run(history, RECORDED)
-    curves = OutboxTracking(engine, sink=None)  # type: ignore[arg-type]  # nothing is sent
-    curves.publish_curves(RECORDED.records[-1].plan.checkpoint, RECORDED.curves)
+    history.append_stated_points(RUN, RECORDED.curves)
     engine.dispose()
     own = f'[run]\nname = "{RUN}"\noutput_dir = "out"\n[[benchmark]]\nbenchmark = "gsm8k"\n'
     (tmp_path / "tracker.toml").write_text(own, encoding="utf-8")
