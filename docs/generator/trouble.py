@@ -7,7 +7,7 @@ from tracker.domain.health.processes.hangs import HangName
 from tracker.domain.health.processes.signs import TITLES
 from tracker.domain.health.series.findings import BEHIND, FLAT, GRADIENT, LR, MEMORY, NAN, THROUGHPUT
 from tracker.domain.health.series.loss import SeriesName
-from tracker.domain.health.series_incidents import texts_of
+from tracker.domain.health.series_incidents import title_and_hint
 from tracker.domain.records.training import Severity
 
 HEAD = """# Trouble in a training
@@ -87,7 +87,7 @@ def trouble_page() -> str:
     numbers = []
     for name in SeriesName:
         if name is not SeriesName.NAN:
-            title, hint = texts_of(name)
+            title, hint = title_and_hint(name)
             how = "alert" if alerts.get(name, True) else "shown"
             numbers.append(f"| `{name}` | {title} | {_WHEN[name]} | {how} | {hint} |")
     processes = [f"| `{name}` | {title} | {_PROCESSES[name]} |" for name, title in TITLES.items()]

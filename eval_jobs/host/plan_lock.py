@@ -66,7 +66,7 @@ def locked_file(path: Path) -> IO[bytes] | None:
     while True:
         file = path.open("ab")
         try:
-            if not _is_locked_by_us(file):
+            if not _lock(file):
                 file.close()
                 return None
         except OSError:
@@ -101,7 +101,8 @@ def is_in_place(path: Path, file: IO[bytes]) -> bool:
         return False
 
 
-def _is_locked_by_us(file: IO[bytes]) -> bool:
+def _lock(file: IO[bytes]) -> bool:
+    """Lock the file; return False if another process has the lock."""
     for _ in range(_LOOKS):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -35,13 +35,15 @@ def wait_until_ready(engine: EngineProcess, launch: Launch, clock: Clock, *, tim
     """
     started_s = clock.monotonic_s()
     shown_s = -PROGRESS_EVERY_S
-    while not _answers(engine, launch):
+    while True:
         waited_s = clock.monotonic_s() - started_s
-        if waited_s >= timeout_s:
-            raise _timed_out(engine.log, timeout_s)
-        if waited_s - shown_s >= PROGRESS_EVERY_S:
+        if waited_s - shown_s >= PROGRESS_EVERY_S:  # also of an engine that is ready at the first look
             progress(f"starting the engine ({waited_s:.0f} s)")
             shown_s = waited_s
+        if _answers(engine, launch):
+            return
+        if waited_s >= timeout_s:
+            raise _timed_out(engine.log, timeout_s)
         clock.sleep(POLL_S)
 
 

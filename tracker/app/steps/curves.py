@@ -2,7 +2,7 @@
 
 from eval_jobs.types import Checkpoint
 from tracker.domain.checkpoints.names import unit_of
-from tracker.domain.health.logs.thinning import joined_curves, not_among, thinned_curves
+from tracker.domain.health.logs.thinning import continuing, joined_curves, thinned_curves
 from tracker.domain.records.types import CurvePoint
 from tracker.ports import CurveReader, TrainingHistory
 
@@ -29,4 +29,4 @@ def keep_curves(checkpoint: Checkpoint, reader: CurveReader, history: TrainingHi
     run_id = checkpoint.run_id
     if saved := thinned_curves(reader.read(checkpoint)):
         # Also what a restarted training left behind is known: an old checkpoint that is found again brings nothing.
-        history.append_stated_points(run_id, not_among(saved, history.stated_points(run_id), rounding=0.0))
+        history.append_stated_points(run_id, continuing(saved, history.stated_points(run_id)))

@@ -12,7 +12,7 @@ from tracker.domain.health.processes.pace import Replay
 from tracker.domain.health.report import LogHit, LogReport, ReportedIncident
 from tracker.domain.health.run_state import StepsRead
 from tracker.domain.health.series.loss import SeriesFinding
-from tracker.domain.health.series_incidents import texts_of
+from tracker.domain.health.series_incidents import title_and_hint
 from tracker.domain.records.display import count_text, duration_text, one_line, score_text
 
 _SHOWN_RANKS = 8
@@ -95,7 +95,7 @@ def _finding(one: SeriesFinding) -> Text:
     values = f"{one.key} {_number(one.expected)} → {_number(one.worst)}"
     more = "" if one.is_alert else ", no alert"
     style = "bold red" if one.is_alert else "yellow"
-    title, hint = texts_of(one.name)
+    title, hint = title_and_hint(one.name)
     facts = f" {title} ({place} {one.onset_step}, {values}, {over}{more})".replace("  ", " ")
     text = Text.assemble("  ", (one_line(one.name), style), facts)
     return text.append("\n  hint", "bold").append(f": {hint}", "not bold") if hint else text

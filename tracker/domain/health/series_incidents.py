@@ -49,7 +49,7 @@ def finding_key(finding: SeriesFinding) -> str:
     return f"{name} {finding.key} {finding.rank} {finding.is_numbered} {finding.onset_step}"
 
 
-def texts_of(name: str) -> tuple[str, str]:
+def title_and_hint(name: str) -> tuple[str, str]:
     """Return title and hint of a class; empty for a condition of a user."""
     return _TEXTS.get(name, ("", ""))
 
@@ -58,7 +58,7 @@ def incident_of(
     finding: SeriesFinding, run_id: str, seen: SeenFinding, texts: tuple[str, str] | None = None
 ) -> TrainingIncident:
     """Return a finding as an incident; its id is the same whatever becomes of it. `texts`: title and hint of a user."""
-    title, hint = texts or texts_of(finding.name)
+    title, hint = texts or title_and_hint(finding.name)
     trouble = TroubleClass(
         name=finding.name,
         severity=Severity.ALERT if finding.is_alert else Severity.SHOWN,

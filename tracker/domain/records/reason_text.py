@@ -164,7 +164,7 @@ def _lost(verdict: types.Verdict, reason: reasons.Compared, lost_since: int) -> 
         is_transient = verdict.word is types.VerdictWord.TRANSIENT
         return back_text(verdict.score, verdict.drop, lost_since, is_transient=is_transient)
     if verdict.word in types.WORSE and verdict.drop is not None:
-        alone = f" ({score_text(verdict.score)} at this one)" if len(verdict.drop.newest_steps) > 1 else ""
+        alone = f"; {score_text(verdict.score)} at this checkpoint" if len(verdict.drop.newest_steps) > 1 else ""
         return f"{drop_text(verdict.drop, lost_since, verdict.measure)}{alone}{_more_of_loss(verdict.word, reason)}"
     return ""
 
@@ -190,7 +190,7 @@ def _why_no_proof(deciding: types.Comparison, p: float, level: float) -> str:
         return f"not significant at the run's level ({p_text(level)})"
     if len(deciding.pooled_steps) == 1:
         return "too small for a verdict on one checkpoint alone"
-    return "which one of these checkpoints alone explains"
+    return "explained by one of these checkpoints alone"
 
 
 def _more_of_loss(word: types.VerdictWord, reason: reasons.Compared) -> str:

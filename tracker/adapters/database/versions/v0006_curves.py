@@ -17,8 +17,14 @@ down_revision = "0005"
 def upgrade() -> None:
     """Add the columns, and fill them from the stored states and from what was sent to the tracking store."""
     connection = op.get_bind()
-    if "stated" in {column["name"] for column in sa.inspect(connection).get_columns("health_points")}:
-        return  # script 0004 has just created the tables as they are now
+    # Else script 0004 has just created the tables as they are now.
+    if "stated" not in {column["name"] for column in sa.inspect(connection).get_columns("health_points")}:
+        _add_columns()
+        _fill_progress(connection)
+    _fill_points(connection)
+
+
+def _add_columns() -> None:
     op.add_column("health_points", sa.Column("stated", sa.Boolean, nullable=False, server_default=sa.false()))
     op.drop_index("health_points_by_run", "health_points")
     op.create_index("health_points_by_run", "health_points", ["run_id", "stated", "id"])
@@ -27,8 +33,6 @@ def upgrade() -> None:
     op.add_column("health_runs", sa.Column("progress", sa.Text, nullable=False, server_default=""))
     op.add_column("health_runs", sa.Column("usual_s", sa.Double))
     op.add_column("health_runs", sa.Column("summary", sa.Text, nullable=False, server_default="{}"))
-    _fill_progress(connection)
-    _fill_points(connection)
 
 
 def _fill_progress(connection: sa.Connection) -> None:

@@ -100,7 +100,7 @@ def _is_worth_a_look(incident: TrainingIncident) -> bool:
 
 def _print(console: Console, view: IncidentsView, *, hidden: int, is_all: bool) -> None:
     console.print(
-        incidents_table(view.incidents) if view.incidents else "no incident in the training; losses: `tracker history`"
+        incidents_table(view.incidents) if view.incidents else "no training incident (see `tracker history` for losses)"
     )
     if is_all:
         if len(view.runs) > 1:

@@ -63,6 +63,24 @@ def not_among(points: Iterable[CurvePoint], known: Iterable[CurvePoint], *, roun
     return new
 
 
+def continuing(saved: Iterable[CurvePoint], known: Iterable[CurvePoint]) -> list[CurvePoint]:
+    """Return the points that a checkpoint adds to those that were saved with others, whose order may be any.
+
+    Thinned curves of an older checkpoint have points in between that the newer one lacks. They are left out, as a point
+    of an earlier step begins a branch. It is one if a known step has another value.
+    """
+    steps: dict[str, set[int]] = {}
+    for point in (known := tuple(known)):
+        steps.setdefault(point.key, set()).add(point.step)
+    new = not_among(saved, known, rounding=0.0)
+    branching = {point.key for point in new if point.step in steps.get(point.key, ())}
+    added = []
+    for point in new:
+        if point.key in branching or point.step > max(steps.get(point.key, ()), default=-1):
+            added.append(point)
+    return added
+
+
 def joined_curves(
     logged: Iterable[CurvePoint], stated: Iterable[CurvePoint], *, up_to_step: int | None = None
 ) -> tuple[CurvePoint, ...]:

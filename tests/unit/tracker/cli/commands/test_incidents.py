@@ -99,7 +99,7 @@ def test_an_incident_is_listed_shown_and_dismissed(training: Training) -> None:
 
 def test_what_is_over_and_deserved_no_alert_is_listed_with_all_only(training: Training) -> None:
     training.write("ConnectionError: Max retries exceeded with url: /api\n", *steps(10, 20, 30))
-    assert training.shown() == "no incident in the training; losses: `tracker history` 1 more incident with --all"
+    assert training.shown() == "no training incident (see `tracker history` for losses) 1 more incident with --all"
     training.write(OOM)
     shown = training.shown("--all")
     assert "A request over the network failed over at step 30" in shown

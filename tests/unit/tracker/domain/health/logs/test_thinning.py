@@ -1,12 +1,14 @@
 """Long curves are thinned, and branches and several logs of one training are distinguished."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from tracker.domain.health.logs.thinning import (
     MAX_KEYS,
     CurveThinner,
+    continuing,
     newest_branch,
     not_among,
     thinned_curves,
@@ -75,6 +77,18 @@ def test_of_logged_points_the_newest_branch_counts() -> None:
         ("train/loss", 20),
         ("train/loss", 25),
     ]
+
+
+def test_a_checkpoint_adds_what_follows_and_what_a_restarted_training_changed() -> None:
+    """In whatever order checkpoints come: an older one has its newest point, which the thinned newer one lacks."""
+    whole = curve(*range(10, 40_001, 10))
+    newer, older = thinned_curves(whole), thinned_curves(whole[:2003])
+    assert older[-1] not in newer
+    assert continuing(older, newer) == []
+    assert newest_branch([*older, *continuing(newer, older)])[-1] == newer[-1]
+    again = [replace(point, value=point.value + 1) for point in newer[1500:1600]]
+    assert continuing([*newer[:1500], *again], newer) == again
+    assert newest_branch([*newer, *continuing([*newer[:1500], *again], newer)]) == (*newer[:1500], *again)
 
 
 def test_a_point_that_differs_by_rounding_is_known() -> None:
