@@ -33,8 +33,8 @@ from eval_jobs.types import (
     ServeSpec,
     Suite,
 )
+from tracker.domain.records.losses import Measure
 from tracker.domain.records.policy import Policy
-from tracker.domain.records.types import Measure
 from tracker.domain.scores.run_scores import RunScores, scores_of, with_record
 from tracker.domain.scores.sample_columns import STATUSES, Questions, SampleColumns, object_array, split_columns
 from tracker.domain.verdicts.context import RunContext

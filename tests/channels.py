@@ -19,7 +19,7 @@ from tests.fakes.chat_rules import (
 from tests.fakes.chat_services import ChatService, Rules
 from tests.requires import requires_binary
 from tracker.adapters.alerts.opening import open_channels
-from tracker.domain.records.channels import ChannelKind, ChannelSettings, MailRoute, MailSecurity, SecretSource
+from tracker.domain.alerts.channels import ChannelKind, ChannelSettings, MailRoute, MailSecurity, SecretSource
 from tracker.ports import Notifier
 
 SECRET = "SECdd07b0a3c5b94d0bb0e6d1a1+/=&"  # noqa: S105 - of services in this process

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from tests.records import RecordedRun
-from tracker.domain.records.types import Drop, Verdict
+from tracker.domain.records.losses import Drop
+from tracker.domain.records.types import Verdict
 
 DROP = Drop(
     baseline_steps=(400, 500),

@@ -10,17 +10,14 @@ from datetime import UTC, datetime
 
 from tests.records import RUN, RecordedRun, forgetting_run
 from tracker.domain.records.calibration import BenchmarkNoise, NoiseAspect, NoiseOfRun, OutOfRange
+from tracker.domain.records.losses import Acceptance, Closing, Incident, Measure
 from tracker.domain.records.reasons import AgainstReference, Compared, Fall, Together, TooEarly
 from tracker.domain.records.types import (
-    Acceptance,
     Baseline,
-    Closing,
     Comparison,
-    Incident,
     LatencyMethod,
     LatencyMetric,
     LatencyVerdict,
-    Measure,
     Report,
     Verdict,
     VerdictWord,

@@ -36,8 +36,9 @@ from eval_jobs.types import (
 )
 from tests.verdicts import outline_of, reports_of
 from tracker.domain.records.branches import newest_of_benchmarks
+from tracker.domain.records.losses import Acceptance, Incident
 from tracker.domain.records.policy import Phase
-from tracker.domain.records.types import Acceptance, CurvePoint, Gap, Incident, Report
+from tracker.domain.records.types import CurvePoint, Gap, Report
 from tracker.domain.scores.run_scores import RunScores, scores_of
 from tracker.domain.scores.sample_columns import columns_of
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from eval_jobs.types import EvalRecord, EvalResult, SampleScore, SampleStatus
-from tracker.domain.records.types import Measure
+from tracker.domain.records.losses import Measure
 from tracker.domain.scores.matrix import values_at
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import SeriesKey, series_key

@@ -14,11 +14,12 @@ from tracker.domain.overview.costs import RunCosts
 from tracker.domain.records.alerts import Alert
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.calibration import Calibration, Repetition
+from tracker.domain.records.losses import Acceptance, Incident
 from tracker.domain.records.policy import Phase
 from tracker.domain.records.reasons import Difference
 from tracker.domain.records.tracking import Champion
 from tracker.domain.records.training import Severity, TrainingIncident
-from tracker.domain.records.types import Acceptance, CurvePoint, Gap, Incident, Report
+from tracker.domain.records.types import CurvePoint, Gap, Report
 from tracker.domain.scores.pairing import neutral_differences
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.sweeps.board import Board

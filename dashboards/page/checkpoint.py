@@ -12,8 +12,9 @@ from tracker.app.steps.comparing import noise_of_run, whole_record_of
 from tracker.domain.best.choice import champions_of
 from tracker.domain.compare.view import ComparisonView, RunNoise, compare_what_can_be
 from tracker.domain.records.branches import branches_of
+from tracker.domain.records.losses import Measure
 from tracker.domain.records.policy import Policy
-from tracker.domain.records.types import Measure, Report
+from tracker.domain.records.types import Report
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.verdicts.rewind import scores_of_newest
 from tracker.ports import RunHistory

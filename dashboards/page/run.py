@@ -34,8 +34,9 @@ from tracker.domain.forgetting.texts import with_texts
 from tracker.domain.overview.costs import run_costs
 from tracker.domain.overview.run import open_gaps, overview
 from tracker.domain.records.branches import branches_of
+from tracker.domain.records.losses import Measure
 from tracker.domain.records.tracking import Champion
-from tracker.domain.records.types import Measure, Report
+from tracker.domain.records.types import Report
 from tracker.domain.sweeps.board import Board, board_of
 from tracker.domain.verdicts.rewind import scores_of_newest
 from tracker.ports import Sweeps

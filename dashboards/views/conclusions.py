@@ -8,9 +8,10 @@ from tracker.domain.log.events import RunEvent, event_text
 from tracker.domain.overview.run import URGENCY, Overview
 from tracker.domain.records.display import count_text, one_line
 from tracker.domain.records.loss_text import end_text, loss_text
+from tracker.domain.records.losses import Acceptance, Closing, Incident
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.subjects import subject_text
-from tracker.domain.records.types import Acceptance, Closing, Incident, Verdict, VerdictWord
+from tracker.domain.records.types import Verdict, VerdictWord
 from tracker.domain.scores.suspicion import word_of_loss
 
 

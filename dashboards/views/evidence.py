@@ -12,7 +12,7 @@ from tracker.domain.records.calibration import Repetition
 from tracker.domain.records.display import NOTHING, count_text, one_line, p_text, score_text, signed_text, steps_text
 from tracker.domain.records.reason_text import reason_text, shown_p
 from tracker.domain.records.subjects import baseline_text
-from tracker.domain.records.types import WORSE, Comparison, Verdict, VerdictWord
+from tracker.domain.records.types import IS_BACK, WORSE, Comparison, Verdict, VerdictWord
 from tracker.domain.verdicts.screening import mean_text
 
 
@@ -94,7 +94,7 @@ def onset_text(verdict: Verdict) -> str:
         return ""
     if verdict.word in WORSE:
         return f"lost since step {verdict.lost_since}"
-    if verdict.word in {VerdictWord.RECOVERED, VerdictWord.TRANSIENT}:
+    if verdict.word in IS_BACK:
         return f"had been lost since step {verdict.lost_since}"
     return f"loss since step {verdict.lost_since} is still open"
 

@@ -44,7 +44,10 @@ REASONED = ("Verdict", "LatencyVerdict")
 WORDED: Mapping[str, Any] = {
     "reason": {"type": "string", "description": "A sentence."},
     "reason_code": {"type": "string", "description": "Empty where there is no reason."},
-    "reason_fields": {"type": "object", "description": "The values in the sentence."},
+    "reason_fields": {
+        "type": "object",
+        "description": "The values in the sentence; `tested_...`: the means of the deciding test.",
+    },
 }
 """Of a verdict in a report; `tracker.cli.tables.report_json` writes them."""
 

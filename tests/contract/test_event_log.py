@@ -16,7 +16,7 @@ from tracker.adapters.history.log_sql import add_events
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.domain.log.events import EventKind, RunEvent, evaluation_event, run_event
 from tracker.domain.records.alerts import AlertState
-from tracker.domain.records.types import Acceptance
+from tracker.domain.records.losses import Acceptance
 from tracker.ports import History
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)

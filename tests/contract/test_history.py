@@ -14,8 +14,8 @@ from tests.records import RUN, forgetting_run, outlined, without_samples
 from tests.score_tables import table_of, table_of_records
 from tests.verdicts import outline_of
 from tracker.domain.records.alerts import Alert, AlertState
+from tracker.domain.records.losses import Acceptance, Closing, Incident, Measure
 from tracker.domain.records.reasons import Difference
-from tracker.domain.records.types import Acceptance, Closing, Incident, Measure
 from tracker.domain.scores.series_changes import SeriesChange, change_lines
 from tracker.ports import History
 

@@ -15,8 +15,8 @@ from tests.channels import BEARER, KINDS, SECRET, SECRETS, mail_channel, opened,
 from tests.fakes.alerting import FakeChannel
 from tests.fakes.chat_services import ChatService, Said, nobody_there
 from tests.fakes.mail_server import MailServer
+from tracker.domain.alerts.channels import ChannelKind
 from tracker.domain.records.alerts import AlertMessage
-from tracker.domain.records.channels import ChannelKind
 from tracker.ports import Notifier
 
 PASSWORD = "correct horse battery"  # noqa: S105 - of a server in this process

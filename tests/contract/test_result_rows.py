@@ -15,7 +15,8 @@ from tests.records import forgetting_run, without_samples
 from tracker.adapters.database.tables import EVALUATIONS, JUDGED, MEASURED, SUBJECTS
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.adapters.history.tables_sql import ResultTables
-from tracker.domain.records.types import Measure, Report, VerdictWord
+from tracker.domain.records.losses import Measure
+from tracker.domain.records.types import Report, VerdictWord
 from tracker.domain.tables.results import JudgedRow, MeasuredRow, judged_rows, measured_rows, with_scores_of
 
 RECORDED = forgetting_run(checkpoints=4, samples=6)

@@ -10,7 +10,8 @@ from tests.records import outlined, without_samples
 from tracker.domain.log.events import RunEvent, acceptance_event, alert_events, unevaluated
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.calibration import Calibration
-from tracker.domain.records.types import Acceptance, Closing, Gap, Incident, Measure, Report
+from tracker.domain.records.losses import Acceptance, Closing, Incident, Measure
+from tracker.domain.records.types import Gap, Report
 from tracker.domain.scores.run_scores import RunScores, with_record
 from tracker.domain.scores.sample_columns import columns_of
 from tracker.domain.scores.series_changes import SeriesChange

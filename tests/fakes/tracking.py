@@ -5,7 +5,15 @@ from datetime import datetime
 
 from eval_jobs.errors import StoreError, TrackingUnreachable
 from eval_jobs.types import Checkpoint, EvalRecord
-from tracker.domain.records.tracking import NO_SERIES, Champion, LiveItem, RejectedItem, TrackingItem, TrainerFacts
+from tracker.domain.records.tracking import (
+    NO_SERIES,
+    Champion,
+    IncidentKind,
+    LiveItem,
+    RejectedItem,
+    TrackingItem,
+    TrainerFacts,
+)
 from tracker.domain.records.types import CurvePoint, Report
 from tracker.domain.verdicts.out_of_order import words_by_benchmark
 
@@ -21,6 +29,7 @@ class FakeTracking:
         self.points: list[CurvePoint] = []
         self.facts: list[TrainerFacts] = []
         self.incidents: list[tuple[str, ...]] = []
+        self.losses: list[tuple[str, ...]] = []
         self.sweeps: list[EvalRecord] = []
         self.champions: list[dict[str, int]] = []
         """Step by alias, at every move."""
@@ -59,10 +68,17 @@ class FakeTracking:
         if new:
             self._waiting.append(lambda: self.points.extend(new))
 
-    def publish_incidents(self, run_id: str, incidents: Sequence[str], at: datetime) -> None:  # noqa: ARG002
-        if self._said.get(("incidents", run_id)) != tuple(incidents):
-            self._said["incidents", run_id] = tuple(incidents)
-            self._waiting.append(lambda: self.incidents.append(tuple(incidents)))
+    def publish_incidents(
+        self,
+        run_id: str,
+        incidents: Sequence[str],
+        at: datetime,  # noqa: ARG002
+        kind: IncidentKind = IncidentKind.TRAINING,
+    ) -> None:
+        if self._said.get((kind, run_id), ()) != tuple(incidents):
+            self._said[kind, run_id] = tuple(incidents)
+            told = self.losses if kind is IncidentKind.LOSS else self.incidents
+            self._waiting.append(lambda: told.append(tuple(incidents)))
 
     def publish_facts(self, checkpoint: Checkpoint, facts: TrainerFacts) -> None:
         key = (checkpoint.run_id, facts.name, *facts.params.items(), *facts.tags.items())

@@ -14,8 +14,8 @@ from tests.alert_messages import alert, hostile, huge, message_of
 from tests.alertmanagers import AlertmanagerServer, alertmanager, eventually
 from tests.fakes.chat_services import Asked, ChatService, Said
 from tracker.adapters.alerts.opening import open_channels
+from tracker.domain.alerts.channels import ChannelKind, ChannelSettings, SecretSource
 from tracker.domain.records.alerts import AlertMessage, AlertState
-from tracker.domain.records.channels import ChannelKind, ChannelSettings, SecretSource
 from tracker.ports import Notifier
 
 HASH_OF_SECRET = "$2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW"  # noqa: S105 - of a server in this test

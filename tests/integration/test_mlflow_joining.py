@@ -14,7 +14,7 @@ from tests.records import forgetting_run
 from tracker.adapters.mlflow.store import MlflowStore
 from tracker.adapters.mlflow.view import VIEW_TAG
 from tracker.adapters.tracking.outbox_sql import OutboxTracking
-from tracker.domain.records.tracking import IncidentsBatch
+from tracker.domain.records.tracking import IncidentKind, IncidentsBatch
 from tracker.domain.tracking.batch import curve_batch, timestamp_ms, tracking_batch
 
 RUN = forgetting_run(checkpoints=2, samples=6, trouble=False)
@@ -189,7 +189,11 @@ def test_an_incident_is_not_written_into_another_training_of_a_folder_with_the_s
 
 def test_an_incident_is_in_a_tag_and_in_the_description_of_our_own_run(files: MlflowFiles) -> None:
     text = "GPU memory ran out at step 90 (lasts)"
-    MlflowStore(files.settings()).send(IncidentsBatch(run_id=CHECKPOINT.run_id, at_ms=READY_MS, incidents=(text,)))
+    store = MlflowStore(files.settings())
+    store.send(IncidentsBatch(run_id=CHECKPOINT.run_id, at_ms=READY_MS, incidents=(text,)))
+    loss = "sums: 0.940 at step 600 -> 0.000 since step 700"
+    store.send(IncidentsBatch(run_id=CHECKPOINT.run_id, kind=IncidentKind.LOSS, at_ms=READY_MS, incidents=(loss,)))
     (ours,) = files.runs()
-    assert text in ours.data.tags["tracker.incidents"]
-    assert text in ours.data.tags["mlflow.note.content"]
+    assert (ours.data.tags["tracker.incidents"], ours.data.tags["open_losses"]) == (text, loss)
+    note = ours.data.tags["mlflow.note.content"]
+    assert note.index("**Open losses**") < note.index("0.940 at step 600 -") < note.index(text)

@@ -29,7 +29,7 @@ def test_the_report_is_written_into_the_state_folder_and_its_path_is_printed(pro
     path = Path(done.stdout.strip())
     assert path == project / ".tracker" / "reports" / "tiny-forgetting.html"
     html = path.read_text(encoding="utf-8")
-    assert "facts and sums were forgotten after step 600; reversal improved." in html
+    assert "facts and sums were forgotten after step 600; reversal improved earlier." in html
     assert "What colour is the" in html  # texts of samples come from disk
     assert "reversal only" in html  # phases come from tracker.toml
 

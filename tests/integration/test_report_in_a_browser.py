@@ -90,13 +90,13 @@ def test_the_report_shows_finding_table_and_charts_and_loads_nothing(page: Page,
     page.goto(report.as_uri())
     wait_for_texts(
         page,
-        "facts and sums were forgotten after step 600; reversal improved.",
+        "facts and sums were forgotten after step 600; reversal improved earlier.",
         "▼▼ forgotten",
         "not evaluated: it was deleted before it could be pinned",
         "62 of 80 samples lost",
         "Time to first token (TTFT), ms",
     )
-    assert page.title() == "tiny-forgetting: facts and sums were forgotten after step 600; reversal improved"
+    assert page.title() == "tiny-forgetting: facts and sums were forgotten after step 600; reversal improved earlier"
     assert page.locator("table.verdicts tbody tr").count() == 11
     assert page.locator("table.verdicts td.v-forgotten").count() == 4
     assert page.locator(".wide-only svg path.line:visible").count() >= 8

@@ -26,7 +26,7 @@ from tracker.api.results import Project, schema
 from tracker.api.results import open as open_results
 from tracker.cli.commands.to_inspect.forgetting import command as forgetting
 from tracker.domain.records.alerts import AlertState
-from tracker.domain.records.types import Acceptance, Closing, Incident
+from tracker.domain.records.losses import Acceptance, Closing, Incident
 from tracker.domain.scores.summary import summarise
 from tracker.domain.tables.catalog import SCORES, TABLES, VERDICTS
 

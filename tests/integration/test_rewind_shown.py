@@ -19,7 +19,7 @@ from tracker.app.world import World
 from tracker.cli.tables.render import history_table
 from tracker.domain.overview.run import overview
 from tracker.domain.records.alerts import AlertState
-from tracker.domain.records.types import Closing
+from tracker.domain.records.losses import Closing
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from tracker.domain.checkpoints.names import step_of
 from tracker.domain.gate.text import NAME_CHARS
 from tracker.domain.records.display import shortened
 from tracker.domain.records.imported import first_checkpoint
-from tracker.domain.records.types import Acceptance
+from tracker.domain.records.losses import Acceptance
 from tracker.ports import ReportStore
 from tracker.wiring.checkpoints import pin_named
 from tracker.wiring.programs import measurement_of

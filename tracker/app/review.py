@@ -17,7 +17,9 @@ from tracker.domain.log.events import RunEvent, evaluation_event, verdict_change
 from tracker.domain.overview.costs import with_cost_so_far
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.display import ONCE
+from tracker.domain.records.loss_text import open_losses
 from tracker.domain.records.policy import Policy
+from tracker.domain.records.tracking import IncidentKind
 from tracker.domain.records.types import Report
 from tracker.domain.scores.changed_settings import changes_at, numbers_of
 from tracker.domain.scores.known import content_of
@@ -65,7 +67,7 @@ def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
     alerts = alerts_for(report, world.history.open_alerts(run_id), later)
     world.dispatcher.dispatch(naming_incidents(alerts, world.history.training_incidents(run_id)), record)
     changes = rejudge(world, later, run_context, cause)
-    update_aliases(world, record, run_context)
+    publish_standing(world, record, run_context)
     return Reviewed(report=report, changes=changes)
 
 
@@ -85,13 +87,15 @@ def publish_report(world: World, record: EvalRecord, report: Report, run_context
     world.tracking.publish(record, report, left_behind(record, run_context), numbers)
 
 
-def update_aliases(world: World, record: EvalRecord, run_context: RunContext) -> None:
-    """Publish the aliases of the run's best checkpoints, as currently known."""
+def publish_standing(world: World, record: EvalRecord, run_context: RunContext) -> None:
+    """Publish the run's open losses and the aliases of its best checkpoints, as currently known."""
     checkpoint = record.plan.checkpoint
     branches = branches_of(one.plan.checkpoint for one in (*run_context.records, record))
     scores = scores_of_newest(world.history.scores(checkpoint.run_id), branches)
     incidents = world.history.incidents(checkpoint.run_id)
     champions = champions_of(scores, incidents, min_coverage=world.policy.min_coverage)
+    losses = open_losses(incidents)
+    world.tracking.publish_incidents(checkpoint.run_id, losses, record.finished_at, IncidentKind.LOSS)
     world.tracking.publish_champions(checkpoint, champions)
 
 

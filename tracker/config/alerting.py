@@ -9,8 +9,8 @@ from pydantic import Field, field_validator, model_validator
 
 from tracker.config.programs import MAY_BE_A_NAME, Options, program_of
 from tracker.config.section import AnchoredPath, Section, named_twice, record_of, without_key
+from tracker.domain.alerts.channels import ChannelKind, ChannelSettings, MailRoute, MailSecurity, SecretSource
 from tracker.domain.records.alerts import Patience
-from tracker.domain.records.channels import ChannelKind, ChannelSettings, MailRoute, MailSecurity, SecretSource
 
 _ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9.-]+")
 _PORTS = {MailSecurity.STARTTLS: 587, MailSecurity.TLS: 465, MailSecurity.NONE: 25}

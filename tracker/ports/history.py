@@ -7,7 +7,8 @@ from eval_jobs.types import EvalRecord
 from tracker.domain.log.events import RunEvent
 from tracker.domain.records.alerts import Alert
 from tracker.domain.records.calibration import Calibration
-from tracker.domain.records.types import Acceptance, Gap, Incident, Measure, Report
+from tracker.domain.records.losses import Acceptance, Incident, Measure
+from tracker.domain.records.types import Gap, Report
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series_changes import SeriesChange
 from tracker.ports.health import TrainingHistory

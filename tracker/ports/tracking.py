@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Protocol
 
 from eval_jobs.types import Checkpoint, EvalRecord
-from tracker.domain.records.tracking import NO_SERIES, Champion, RejectedItem, TrackingItem, TrainerFacts
+from tracker.domain.records.tracking import NO_SERIES, Champion, IncidentKind, RejectedItem, TrackingItem, TrainerFacts
 from tracker.domain.records.types import CurvePoint, Report
 
 
@@ -33,8 +33,13 @@ class Tracking(Protocol):
         Points that were queued before are left out, also if they were rounded.
         """
 
-    def publish_incidents(self, run_id: str, incidents: Sequence[str], at: datetime) -> None:
-        """Queue the incidents of a run's training, in words; no-op if equal to the last ones. `at`: now."""
+    def publish_incidents(
+        self, run_id: str, incidents: Sequence[str], at: datetime, kind: IncidentKind = IncidentKind.TRAINING
+    ) -> None:
+        """Queue the incidents of a run of one kind, in words. `at`: now.
+
+        No-op if equal to the last ones, or if there has never been one.
+        """
 
     def publish_facts(self, checkpoint: Checkpoint, facts: TrainerFacts) -> None:
         """Queue what the trainer left about its run. No-op if empty, or queued before for this run."""

@@ -17,8 +17,8 @@ from tracker.adapters.alerts.channels.webhook import Webhook, key_of
 from tracker.adapters.alerts.channels.wecom import WeCom
 from tracker.adapters.alerts.sending.target import Target, hidden_parts
 from tracker.adapters.secrets import read_secret
+from tracker.domain.alerts.channels import ChannelKind, ChannelSettings, SecretSource
 from tracker.domain.records.alerts import AlertMessage
-from tracker.domain.records.channels import ChannelKind, ChannelSettings, SecretSource
 from tracker.ports import Notifier
 
 PATIENCE_S = 25.0

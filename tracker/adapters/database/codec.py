@@ -9,8 +9,9 @@ from eval_jobs.codec import from_document, to_document
 from tracker.domain.health.stored import RunProgress
 from tracker.domain.records.alerts import Alert, Silence
 from tracker.domain.records.calibration import Calibration
+from tracker.domain.records.losses import Acceptance, Incident
 from tracker.domain.records.reasons import Reason
-from tracker.domain.records.types import Acceptance, Gap, Incident, Report
+from tracker.domain.records.types import Gap, Report
 from tracker.domain.scores.series_changes import SeriesChange
 from tracker.domain.sweeps.types import Turn
 

@@ -15,8 +15,9 @@ from eval_jobs.identity import content_hash
 from eval_jobs.queue.database_sql import insert_into
 from eval_jobs.types import Checkpoint, CheckpointFormat, EvalRecord
 from tracker.adapters.database.tables import EVALUATIONS, JUDGED, MEASURED, SUBJECTS
+from tracker.domain.records.losses import Measure
 from tracker.domain.records.reasons import Reason
-from tracker.domain.records.types import Measure, Report, Screened, Verdict, VerdictWord
+from tracker.domain.records.types import Report, Screened, Verdict, VerdictWord
 from tracker.domain.tables.results import JudgedRow, MeasuredRow, judged_rows, measured_rows
 
 _REASON: TypeAdapter[Reason | None] = TypeAdapter(Reason | None)

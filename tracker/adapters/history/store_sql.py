@@ -43,7 +43,8 @@ from tracker.domain.records.branches import newest_of_benchmarks
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.display import count_text
 from tracker.domain.records.imported import without_samples
-from tracker.domain.records.types import Acceptance, Closing, Gap, Incident, Measure, Report
+from tracker.domain.records.losses import Acceptance, Closing, Incident, Measure
+from tracker.domain.records.types import Gap, Report
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.sample_columns import SampleColumns
 from tracker.domain.scores.series_changes import SeriesChange

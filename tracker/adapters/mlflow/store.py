@@ -45,7 +45,11 @@ CLOSE_S = 5.0
 """Longest time that `close` takes to show the runs as finished."""
 NEWEST_TAG = "tracker.verdicts"
 NOTE_TAG = "mlflow.note.content"
-INCIDENTS_TAG = "tracker.incidents"
+INCIDENT_TAGS = {
+    tracking.IncidentKind.LOSS: "open_losses",
+    tracking.IncidentKind.TRAINING: "tracker.incidents",
+}
+_TITLES = {tracking.IncidentKind.LOSS: "Open losses", tracking.IncidentKind.TRAINING: "Incidents of the training"}
 KIND = "custom_model_development"
 """Without it MLflow's pages show the experiment as one about agents, and call checkpoints "agent versions"."""
 
@@ -145,15 +149,17 @@ def _links(client: MlflowClient, settings: runs.TrackingSettings, experiment_id:
 
 
 def _note(tags: Mapping[str, str], links: str, newest: tuple[tracking.TrackedVerdict, ...]) -> str:
-    parts = [links, render(newest) if newest else "", incidents_note(tags.get(INCIDENTS_TAG, ""))]
+    parts = [links, render(newest) if newest else ""]
+    parts += (incidents_note(_TITLES[kind], tags.get(tag, "")) for kind, tag in INCIDENT_TAGS.items())
     return with_section(tags.get(NOTE_TAG, ""), "\n\n".join(filter(None, parts)))
 
 
 def _send_incidents(client: MlflowClient, run: runs.TrackedRun, item: tracking.IncidentsBatch, links: str) -> None:
     """Write the incidents to a tag and into the description, which shows it."""
-    tags = client.get_run(run.run_id).data.tags | {INCIDENTS_TAG: incidents_tag(item.incidents)}
+    tag = INCIDENT_TAGS[item.kind]
+    tags = client.get_run(run.run_id).data.tags | {tag: incidents_tag(item.incidents)}
     note = _note(tags, links, read_newest(tags.get(NEWEST_TAG, "")))
-    client.log_batch(run.run_id, tags=[RunTag(INCIDENTS_TAG, tags[INCIDENTS_TAG]), RunTag(NOTE_TAG, note)])
+    client.log_batch(run.run_id, tags=[RunTag(tag, tags[tag]), RunTag(NOTE_TAG, note)])
 
 
 def _send_training(client: MlflowClient, run: runs.TrackedRun, item: _OfTraining) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eval_jobs.types import EvalRecord
-from tracker.domain.records.types import Measure
+from tracker.domain.records.losses import Measure
 from tracker.domain.scores.run_scores import RunScores, scores_of, with_record, without_step
 from tracker.domain.scores.sample_columns import SampleColumns
 

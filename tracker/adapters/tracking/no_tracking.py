@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from eval_jobs.types import Checkpoint, EvalRecord
-from tracker.domain.records.tracking import NO_SERIES, Champion, RejectedItem, TrainerFacts
+from tracker.domain.records.tracking import NO_SERIES, Champion, IncidentKind, RejectedItem, TrainerFacts
 from tracker.domain.records.types import CurvePoint, Report
 
 
@@ -22,7 +22,9 @@ class NoTracking:
     def publish_live_curves(self, run_id: str, points: Sequence[CurvePoint], at: datetime) -> None:
         """Drop the points."""
 
-    def publish_incidents(self, run_id: str, incidents: Sequence[str], at: datetime) -> None:
+    def publish_incidents(
+        self, run_id: str, incidents: Sequence[str], at: datetime, kind: IncidentKind = IncidentKind.TRAINING
+    ) -> None:
         """Drop the incidents."""
 
     def publish_facts(self, checkpoint: Checkpoint, facts: TrainerFacts) -> None:

@@ -16,15 +16,13 @@ rejects `MAX_REFUSALS` times is set aside. The next process, or this one an hour
 
 import logging
 import math
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from pydantic import TypeAdapter, ValidationError
-from sqlalchemy import ColumnElement, Connection, Engine, Row, Update, and_, func, select, true, update
+from sqlalchemy import ColumnElement, Engine, Row, Update, and_, func, select, true, update
 
 from eval_jobs.backoff import Backoff
 from eval_jobs.errors import ConfigError, StoreError, TrackingUnreachable
@@ -32,18 +30,30 @@ from eval_jobs.host.bounded.answers import in_thread
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.identity import content_hash
 from eval_jobs.ports import Clock
-from eval_jobs.queue.database_sql import add_row, belongs_to, insert_into, transaction
+from eval_jobs.queue.database_sql import belongs_to, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.adapters.database.lock_sql import lock_if_free
-from tracker.adapters.database.tables import ITEMS, POINTS, TRACKER_TABLES, VALUES
-from tracker.domain.health.logs.thinning import not_among, thinned_curves
+from tracker.adapters.database.tables import ITEMS, TRACKER_TABLES
+from tracker.adapters.tracking.items_sql import (
+    ITEM,
+    Curves,
+    newer_than_queued,
+    queue_if_changed,
+    queue_item,
+    read_item,
+    record_key,
+    remember,
+    remember_values,
+    was_queued,
+    with_evidence,
+)
+from tracker.domain.health.logs.thinning import thinned_curves
 from tracker.domain.records import tracking
+from tracker.domain.records.tracking import IncidentKind
 from tracker.domain.records.types import CurvePoint, Report
 from tracker.domain.tracking.batch import curve_batch, live_curve_batch, loss_evidence, sweep_batch, tracking_batch
-from tracker.domain.tracking.ordering import checkpoint_key, delays, is_replaced, newer_than, waits_for
-from tracker.domain.tracking.trainer_run import ROUNDING
-from tracker.domain.verdicts.out_of_order import words_by_benchmark
+from tracker.domain.tracking.ordering import delays, is_replaced, waits_for
 from tracker.ports import TrackingSink
 
 log = logging.getLogger(__name__)
@@ -62,10 +72,6 @@ CLOSE_S = 2.0
 POINTS_PER_ITEM = 2000
 MAX_REFUSALS = 5
 _MAX_REASON_CHARS = 500
-_WORDS_CHARS = 12
-
-_ITEM: TypeAdapter[tracking.TrackingItem] = TypeAdapter(tracking.TrackingItem)
-_Curves = tracking.CurveBatch | tracking.LiveCurveBatch
 _Row = Row[int, str, bytes, int, float]
 """ID, key, body, number of rejections and time of the next attempt."""
 
@@ -98,10 +104,10 @@ class OutboxTracking:
     ) -> None:
         """Queue a record with its verdicts; see `ports.Tracking`."""
         with transaction(self._engine) as connection:
-            batch = _newer_than_queued(connection, tracking_batch(record, report, left, series))
-            key = _record_key(connection, record, report)
-            if key is not None and _queue(connection, key, batch):
-                _remember_values(connection, batch)
+            batch = newer_than_queued(connection, tracking_batch(record, report, left, series))
+            key = record_key(connection, record, report)
+            if key is not None and queue_item(connection, key, batch):
+                remember_values(connection, batch)
 
     def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:
         """Queue the points that are new for this run; see `ports.Tracking`."""
@@ -112,62 +118,55 @@ class OutboxTracking:
         """Queue points that a log has just got; see `ports.Tracking`."""
         self._queue_points(run_id, points, lambda part: live_curve_batch(run_id, part, at))
 
-    def publish_incidents(self, run_id: str, incidents: Sequence[str], at: datetime) -> None:
+    def publish_incidents(
+        self, run_id: str, incidents: Sequence[str], at: datetime, kind: IncidentKind = IncidentKind.TRAINING
+    ) -> None:
         """Queue the incidents of a run if they have changed; see `ports.Tracking`."""
-        batch = tracking.IncidentsBatch(run_id=run_id, at_ms=int(at.timestamp() * 1000), incidents=tuple(incidents))
-        of_run = f"incidents:{content_hash(run_id)[:_WORDS_CHARS]}:"
-        key = f"{of_run}{content_hash(list(incidents))[:_WORDS_CHARS]}"
+        at_ms, lines = int(at.timestamp() * 1000), tuple(incidents)
+        batch = tracking.IncidentsBatch(run_id=run_id, kind=kind, at_ms=at_ms, incidents=lines)
         with transaction(self._engine) as connection:
-            query = select(ITEMS.c.key).where(ITEMS.c.key.startswith(of_run)).order_by(ITEMS.c.id)
-            keys = connection.scalars(query).all()
-            if not (keys and keys[-1].startswith(key)):  # they may change and change back: the last item counts
-                _queue(connection, f"{key}:{len(keys)}", batch)
+            queue_if_changed(connection, kind, batch, lines)
 
     def publish_facts(self, checkpoint: Checkpoint, facts: tracking.TrainerFacts) -> None:
         """Queue what is new about the training; see `ports.Tracking`."""
         if facts != tracking.TrainerFacts():
             key = f"facts:{content_hash([checkpoint.run_id, facts.name, dict(facts.params), dict(facts.tags)])}"
             with transaction(self._engine) as connection:
-                _queue(connection, key, tracking.FactsBatch(checkpoint=checkpoint, facts=facts))
+                queue_item(connection, key, tracking.FactsBatch(checkpoint=checkpoint, facts=facts))
 
     def publish_sweep(self, record: EvalRecord) -> None:
         """Queue the result of a sweep's plan; see `ports.Tracking`."""
         key = f"sweep:{record.plan.id}:{record.finished_at.timestamp():.6f}"
         with transaction(self._engine) as connection:
-            _queue(connection, key, sweep_batch(record))
+            queue_item(connection, key, sweep_batch(record))
 
     def publish_champions(self, checkpoint: Checkpoint, champions: Sequence[tracking.Champion]) -> None:
         """Queue the aliases of a run if they have moved; see `ports.Tracking`."""
-        of_run = f"champions:{content_hash(checkpoint.run_id)[:_WORDS_CHARS]}:"
         with transaction(self._engine) as connection:
-            named = tuple(c for c in champions if _was_queued(connection, c))
-            facts = [[c.alias, c.checkpoint.digest, c.reason] for c in named]
-            key = f"{of_run}{content_hash(facts)[:_WORDS_CHARS]}"
-            query = select(ITEMS.c.key).where(ITEMS.c.key.startswith(of_run)).order_by(ITEMS.c.id)
-            keys = connection.scalars(query).all()
-            # Aliases may move away and back: the last item counts.
-            if named and not (keys and keys[-1].startswith(key)):
+            named = tuple(c for c in champions if was_queued(connection, c))
+            if named:
                 batch = tracking.ChampionBatch(checkpoint=checkpoint, champions=named)
-                _queue(connection, f"{key}:{len(keys)}", batch)
+                facts = [[c.alias, c.checkpoint.digest, c.reason] for c in named]
+                queue_if_changed(connection, "champions", batch, facts)
 
     def _queue_points(
         self,
         run_id: str,
         points: Sequence[CurvePoint],
-        batch_of: Callable[[Sequence[CurvePoint]], _Curves],
+        batch_of: Callable[[Sequence[CurvePoint]], Curves],
         evidence: tracking.CurveBatch | None = None,
     ) -> None:
         finite = [point for point in dict.fromkeys(points) if math.isfinite(point.value)]
         if not finite:
             return
         with transaction(self._engine) as connection:
-            batch = batch_of(_remember(connection, run_id, finite))  # of all points: their times have one order
+            batch = batch_of(remember(connection, run_id, finite))  # of all points: their times have one order
             starts = range(0, len(batch.points), POINTS_PER_ITEM)
             parts = [replace(batch, points=batch.points[start : start + POINTS_PER_ITEM]) for start in starts]
             if evidence is not None:
-                parts = _with_evidence(connection, run_id, evidence, parts)
+                parts = with_evidence(connection, run_id, evidence, parts)
             for part in parts:
-                _queue(connection, f"curves:{content_hash(_ITEM.dump_json(part).decode())}", part)
+                queue_item(connection, f"curves:{content_hash(ITEM.dump_json(part).decode())}", part)
 
     def follow(self) -> None:
         """See `ports.Tracking`."""
@@ -230,7 +229,7 @@ class OutboxTracking:
         """Send one item, unless it has to wait; what has to wait for it is added to `delayed`."""
         item = None
         try:
-            item = _read(row.body)
+            item = read_item(row.body)
             if row.retry_at_s > now.timestamp() or not delayed.isdisjoint(waits_for(item)):
                 delayed |= delays(item)
                 return
@@ -311,90 +310,6 @@ def _once_more(which: ColumnElement[bool]) -> Update:
 
 def _is_replaced(body: bytes, newer: tracking.TrackingItem) -> bool:
     try:
-        return is_replaced(_read(body), newer)
+        return is_replaced(read_item(body), newer)
     except StoreError:
         return False
-
-
-def _record_key(connection: Connection, record: EvalRecord, report: Report) -> str | None:
-    """Return the key of an item for a record with these verdicts, or None if its last item has the same verdicts.
-
-    Verdicts may change and change back: the last item then equals the first one, and is sent all the same.
-    """
-    of_record = f"record:{record.plan.id}:{record.finished_at.timestamp():.6f}"
-    key = f"{of_record}:{content_hash(words_by_benchmark(report))[:_WORDS_CHARS]}"
-    query = select(ITEMS.c.key).where(ITEMS.c.key.startswith(of_record)).order_by(ITEMS.c.id)
-    keys = connection.scalars(query).all()
-    if keys and keys[-1].startswith(key):
-        return None
-    return f"{key}:{len(keys)}" if key in keys else key
-
-
-def _queue(connection: Connection, key: str, item: tracking.TrackingItem) -> bool:
-    """Queue the item and return True; return False if its key is known."""
-    body = zlib.compress(_ITEM.dump_json(item), level=3)
-    row = {"key": key, "body": body, "sent": False, "refused": 0, "retry_at_s": 0.0, "run_id": tracking.run_of(item)}
-    return add_row(connection, ITEMS, row)
-
-
-def _with_evidence(
-    connection: Connection, run_id: str, evidence: tracking.CurveBatch, parts: list[_Curves]
-) -> list[_Curves]:
-    """Queue a run's evidence once, with its first part or alone if its logs had all points; return the other parts."""
-    first = replace(evidence, points=parts[0].points) if parts else evidence
-    return parts[1:] if _queue(connection, f"losses:{content_hash(run_id)}", first) else parts
-
-
-def _newer_than_queued(connection: Connection, batch: tracking.TrackingBatch) -> tracking.TrackingBatch:
-    """Return the batch with the times of `ordering.newer_than`."""
-    query = select(VALUES).where(VALUES.c.checkpoint == checkpoint_key(batch.checkpoint))
-    return newer_than(batch, {row.key: (row.value, row.timestamp_ms) for row in connection.execute(query)})
-
-
-def _was_queued(connection: Connection, champion: tracking.Champion) -> bool:
-    """Return whether the checkpoint was queued for the store: results from before the store was configured were not."""
-    known = VALUES.c.checkpoint == checkpoint_key(champion.checkpoint)
-    return connection.scalar(select(VALUES.c.key).where(known).limit(1)) is not None
-
-
-def _remember_values(connection: Connection, batch: tracking.TrackingBatch) -> None:
-    checkpoint = checkpoint_key(batch.checkpoint)
-    rows = [
-        {"checkpoint": checkpoint, "key": m.key, "value": m.value, "timestamp_ms": m.timestamp_ms}
-        for m in batch.metrics
-    ]
-    if rows:
-        insert = insert_into(connection, VALUES)
-        newest = {"value": insert.excluded.value, "timestamp_ms": insert.excluded.timestamp_ms}
-        connection.execute(insert.on_conflict_do_update(index_elements=["checkpoint", "key"], set_=newest), rows)
-
-
-def _remember(connection: Connection, run_id: str, points: Sequence[CurvePoint]) -> list[CurvePoint]:
-    """Store the points not seen before and return them; another process may be storing the same ones.
-
-    A value that differs from a known one of its step by rounding alone is the same point, from another log.
-    """
-    steps = [point.step for point in points]
-    query = select(POINTS.c.key, POINTS.c.step, POINTS.c.value).where(
-        POINTS.c.run_id == run_id,
-        POINTS.c.key.in_({point.key for point in points}),
-        POINTS.c.step.between(min(steps), max(steps)),
-    )
-    known = (CurvePoint(key=row.key, step=row.step, value=row.value) for row in connection.execute(query))
-    new = not_among(points, known, rounding=ROUNDING)
-    rows = [{"run_id": run_id, "key": p.key, "step": p.step, "value": p.value} for p in new]
-    if not rows:
-        return []
-    insert = insert_into(connection, POINTS).on_conflict_do_nothing()
-    stored = connection.execute(insert.returning(POINTS.c.key, POINTS.c.step, POINTS.c.value), rows)
-    fresh = {(row.key, row.step, row.value) for row in stored}
-    return [point for point in new if (point.key, point.step, point.value) in fresh]
-
-
-def _read(body: bytes) -> tracking.TrackingItem:
-    try:
-        return _ITEM.validate_json(zlib.decompress(body))
-    except (zlib.error, ValidationError) as error:
-        raise StoreError(
-            "cannot read a pending MLflow write", hint="use the version of checkpoint-tracker that wrote it"
-        ) from error

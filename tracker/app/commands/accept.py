@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from eval_jobs.types import EvalRecord
-from tracker.app.review import recall, rejudge
+from tracker.app.review import publish_standing, recall, rejudge
 from tracker.app.world import World
 from tracker.domain.alerts.rules import alert_of_acceptance
 from tracker.domain.best.retention import identity_of
 from tracker.domain.log import events
-from tracker.domain.records.types import Acceptance
+from tracker.domain.records.losses import Acceptance
 from tracker.domain.scores.series import series_keys
 from tracker.domain.verdicts.incidents import accepted, is_covered
 
@@ -39,6 +39,8 @@ def accept(world: World, acceptance: Acceptance) -> None:
         if record.plan.checkpoint.step >= step:
             newest[identity_of(record.plan.checkpoint), record.plan.suite.name] = record
     rejudge(world, tuple(newest.values()), run_context, events.acceptance_event(acceptance))
+    if run_context.records:
+        publish_standing(world, run_context.records[-1], run_context)
 
 
 def _settings_of(acceptance: Acceptance, records: Iterable[EvalRecord]) -> str:

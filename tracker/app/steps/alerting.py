@@ -10,8 +10,8 @@ from eval_jobs.types import EvalRecord
 from tracker.domain.compare.view import ComparisonView, RunNoise, compare_what_can_be
 from tracker.domain.records.alerts import Alert, AlertEvidence, AlertKind, AlertState, AlertSubject, Patience
 from tracker.domain.records.display import one_line, shortened
+from tracker.domain.records.losses import Measure
 from tracker.domain.records.policy import Policy
-from tracker.domain.records.types import Measure
 from tracker.ports import AlertSender, AlertStore, RecordStore
 
 log = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
 from tracker.domain.best.choice import Best, best_of
 from tracker.domain.records.branches import branches_of
-from tracker.domain.records.types import Measure
+from tracker.domain.records.losses import Measure
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.verdicts.rewind import scores_of_newest
 from tracker.ports import JudgedRecordStore, RecordStore

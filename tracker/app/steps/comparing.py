@@ -10,8 +10,9 @@ from tracker.app.steps.curves import curves_at
 from tracker.domain.compare.runs import RunToCompare, tokens_of
 from tracker.domain.compare.view import RunNoise
 from tracker.domain.records.branches import branches_of
+from tracker.domain.records.losses import Measure
 from tracker.domain.records.policy import Policy
-from tracker.domain.records.types import Measure, Report
+from tracker.domain.records.types import Report
 from tracker.domain.verdicts.candidates import known_jitter, steps_for_jitter
 from tracker.domain.verdicts.rewind import scores_of_newest
 from tracker.ports import MeasurementStore, RecordStore, RunHistory

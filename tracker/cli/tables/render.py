@@ -20,7 +20,7 @@ from tracker.domain.records.display import clean, count_text, one_line, percent_
 from tracker.domain.records.reason_text import latency_reason_text, reason_text
 from tracker.domain.records.reasons import Failed
 from tracker.domain.records.subjects import subject_text
-from tracker.domain.records.types import WORSE, Gap, LatencyVerdict, Report, Verdict, VerdictWord
+from tracker.domain.records.types import IS_BACK, WORSE, Gap, LatencyVerdict, Report, Verdict, VerdictWord
 from tracker.domain.verdicts.screening import mean_text, savings_text
 
 STYLES: Mapping[VerdictWord, str] = {
@@ -229,7 +229,7 @@ def _left(view: Overview) -> Iterable[Text]:
 def _since(verdict: Verdict) -> Text:
     if verdict.lost_since is None:
         return Text("")
-    was = "had been lost " if verdict.word in {VerdictWord.RECOVERED, VerdictWord.TRANSIENT} else ""
+    was = "had been lost " if verdict.word in IS_BACK else ""
     return Text(f"  {was}since step {verdict.lost_since}", style="dim")
 
 

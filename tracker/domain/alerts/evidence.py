@@ -4,7 +4,8 @@ import shlex
 from collections.abc import Sequence
 
 from tracker.domain.records.alerts import Alert, AlertEvidence, AlertState
-from tracker.domain.records.types import Incident, LatencyVerdict, Measure
+from tracker.domain.records.losses import Incident, Measure
+from tracker.domain.records.types import LatencyVerdict
 
 
 def evidence_of_loss(incident: Incident, pending_steps: tuple[int, ...] = ()) -> AlertEvidence:

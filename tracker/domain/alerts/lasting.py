@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from tracker.domain.alerts.rules import alerts_for, loss_alerts
 from tracker.domain.records.alerts import Alert, AlertKind, AlertState
-from tracker.domain.records.types import Incident, Report
+from tracker.domain.records.losses import Incident
+from tracker.domain.records.types import Report
 
 OF_CHECKPOINTS = frozenset((AlertKind.LOSS, AlertKind.LATENCY, AlertKind.MISSING, AlertKind.CHECKPOINT))
 """Kinds of alerts about single checkpoints: in a backfill the cause may already be over."""

@@ -16,21 +16,11 @@ from tracker.domain.calibration.repetition_text import is_unfit, repetition_text
 from tracker.domain.records.alerts import Alert, AlertKind, AlertState, AlertSubject, SubjectKind
 from tracker.domain.records.calibration import Calibration, Fitness, Repetition
 from tracker.domain.records.loss_text import end_text, loss_text
+from tracker.domain.records.losses import Acceptance, Closing, Incident, Measure
 from tracker.domain.records.reason_text import latency_reason_text, reason_text
 from tracker.domain.records.reasons import Together
 from tracker.domain.records.subjects import alert_subject_text
-from tracker.domain.records.types import (
-    WORSE,
-    Acceptance,
-    Closing,
-    Gap,
-    Incident,
-    LatencyVerdict,
-    Measure,
-    Report,
-    Verdict,
-    VerdictWord,
-)
+from tracker.domain.records.types import IS_BACK, WORSE, Gap, LatencyVerdict, Report, Verdict, VerdictWord
 from tracker.domain.scores.suspicion import word_of_loss
 
 CHECKPOINT = AlertSubject(kind=SubjectKind.CHECKPOINT)
@@ -177,7 +167,7 @@ def _what_became_of(incident: Incident, verdict: Verdict | None, step: int) -> s
     if incident.closed_by is Closing.CORRECTED:
         now = "" if verdict is None else f": {verdict.word} at step {step}"
         return f": no loss with the checkpoints evaluated since{now}"
-    if verdict is not None and verdict.word in {*WORSE, VerdictWord.RECOVERED, VerdictWord.TRANSIENT}:
+    if verdict is not None and verdict.word in WORSE | IS_BACK:
         return f" {verdict.word} at step {step}: {reason_text(verdict)}"
     if incident.closed_step is not None:
         return f": {end_text(incident)}"

@@ -15,10 +15,10 @@ import numpy as np
 from eval_jobs.types import Checkpoint, EvalPlan
 from tracker.domain.records.display import steps_text
 from tracker.domain.records.imported import stands_for_import
+from tracker.domain.records.losses import Closing, Incident, Measure
 from tracker.domain.records.metric_keys import MAX_KEY_CHARS, unique_keys
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.tracking import Champion
-from tracker.domain.records.types import Closing, Incident, Measure
 from tracker.domain.regression.blocks import peak_width
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.scores.run_scores import RunScores, without_step

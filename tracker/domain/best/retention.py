@@ -9,7 +9,7 @@ from itertools import groupby
 
 from eval_jobs.types import Checkpoint
 from tracker.domain.best.choice import best_by_benchmark, best_of
-from tracker.domain.records.types import Incident
+from tracker.domain.records.losses import Incident
 from tracker.domain.scores.run_scores import RunScores
 
 LAST = "among the newest {count}"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tracker.domain.compare.view import ComparisonView
-from tracker.domain.records.display import count_text, one_line, p_text, p_value_text, steps_text
+from tracker.domain.records.display import count_text, one_line, p_text, p_value_text, signed_text, steps_text
 from tracker.domain.records.reason_text import reason_text, shown_p
 from tracker.domain.records.types import WORSE, Comparison, Report, Verdict, VerdictWord
 
@@ -18,14 +18,26 @@ def with_run(view: ComparisonView, later: Report) -> ComparisonView:
 
 
 def differences_from_run(view: ComparisonView) -> Iterator[str]:
-    """Yield a line for each benchmark that is worse or better in the run and not by the pair alone, or the reverse."""
+    """Yield a line for each benchmark that is worse or better in the run and not by the pair alone, or the reverse.
+
+    And for each whose loss in the run is that of the pair: its interval is another one.
+    """
     words = {one.benchmark: one.word for one in view.benchmarks}
     for verdict in view.run:
-        alone = words[verdict.benchmark]
+        alone, name = words[verdict.benchmark], one_line(verdict.benchmark)
         if _direction(verdict.word) == _direction(alone) or not verdict.comparisons:
+            yield from _of_same_pair(view, verdict, name)
             continue
-        of_run = f"{one_line(verdict.benchmark)}: {verdict.word} in the run, {one_line(reason_text(verdict))}"
+        of_run = f"{name}: {verdict.word} in the run, {one_line(reason_text(verdict))}"
         yield f"{of_run}. {_tested(verdict, verdict.comparisons[0])}; these two checkpoints alone are {alone}"
+
+
+def _of_same_pair(view: ComparisonView, verdict: Verdict, name: str) -> Iterator[str]:
+    drop = verdict.open_drop
+    if drop is None or (drop.baseline_steps, drop.newest_steps) != ((view.before.step,), (view.after.step,)):
+        return
+    interval = f"95 % CI {signed_text(drop.ci_low)} to {signed_text(drop.ci_high)}"
+    yield f"{name}: {interval} in the run, which estimates the noise from all its checkpoints"
 
 
 def _direction(word: VerdictWord) -> int:

@@ -8,7 +8,8 @@ import numpy as np
 from eval_jobs.errors import ConfigError, Incomparable
 from tracker.domain.compare.bisection import Border, Search
 from tracker.domain.records.display import count_text, names_text, p_value_text
-from tracker.domain.records.types import Baseline, Incident, Measure
+from tracker.domain.records.losses import Incident, Measure
+from tracker.domain.records.types import Baseline
 from tracker.domain.regression.blocks import Blocks
 from tracker.domain.regression.detector import Track, blocks_test, jitter_of
 from tracker.domain.regression.pooled_test import PooledTest

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracker.domain.records.types import Measure
+from tracker.domain.records.losses import Measure
 from tracker.domain.scores.few_clusters import renumbered
 from tracker.domain.scores.grouping import cluster_index
 from tracker.domain.scores.matrix import BoolArray, FloatArray, IntArray, values_at

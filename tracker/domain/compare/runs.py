@@ -17,8 +17,9 @@ from tracker.domain.best.choice import Best, best_by_benchmark, best_of
 from tracker.domain.compare.run_pairs import PairedDifference, ScoreAt, SeriesPair, pair_of, score_at
 from tracker.domain.compare.view import RefusedBenchmark
 from tracker.domain.latency.series import probe_of, quantile_of, series_of
+from tracker.domain.records.losses import Incident
 from tracker.domain.records.reasons import Difference
-from tracker.domain.records.types import CurvePoint, Incident, LatencyMetric
+from tracker.domain.records.types import CurvePoint, LatencyMetric
 from tracker.domain.scores.pairing import explain_difference, neutral_differences
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import BenchmarkSeries

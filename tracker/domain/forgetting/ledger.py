@@ -3,7 +3,7 @@
 The ledger uses scores only. `texts.with_texts` adds prompts and answers.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import median_low
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from eval_jobs.harness.known_tasks import chance_of_metric
 from tracker.domain.forgetting import sample_lives, types
-from tracker.domain.forgetting.levels import LedgerSubject, forgetting_of, peak_rows
+from tracker.domain.forgetting.levels import LedgerSubject, forgetting_of, last_width, peak_rows
 from tracker.domain.forgetting.subsets import subset_units
 from tracker.domain.forgetting.transfer import (
     Origin,
@@ -23,8 +23,9 @@ from tracker.domain.forgetting.transfer import (
     origin_of,
     phase_spans,
 )
+from tracker.domain.records.losses import Closing, Drop, Incident, Measure
 from tracker.domain.records.policy import Policy
-from tracker.domain.records.types import Baseline, Drop, Incident, Measure
+from tracker.domain.records.types import Baseline
 from tracker.domain.regression.blocks import Blocks, peak_width
 from tracker.domain.regression.detector import Track, jitter_of
 from tracker.domain.regression.jitter import Jitter
@@ -32,6 +33,7 @@ from tracker.domain.scores.matrix import BoolArray, Flips, FloatArray, IntArray,
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import BenchmarkSeries
 from tracker.domain.verdicts.candidates import phase_start
+from tracker.domain.verdicts.incidents import counting
 
 
 def run_ledger(
@@ -39,8 +41,9 @@ def run_ledger(
 ) -> types.RunLedger:
     """Return the ledger of a run, from each benchmark's newest series.
 
-    A benchmark with an open loss of `incidents` is compared as that loss is (`Drop`), any other one with its peak.
-    `details` is the number of lost samples to describe for each benchmark.
+    A benchmark with an open or accepted loss of `incidents` is compared as that loss is (`Drop`), any other one with
+    its peak. As in verdicts, checkpoints of a loss that is over are no part of either. `details` is the number of lost
+    samples to describe for each benchmark.
     """
     cases: list[_Case] = []
     for suite in dict.fromkeys(key.suite for key in scores.series):
@@ -65,8 +68,8 @@ class _Case:
     """Rows of the checkpoints that count."""
     spans: tuple[PhaseSpan, ...]
     origin: Origin | None
-    drops: Mapping[str, Drop] = field(default_factory=dict)
-    """Open losses by subset; that of the whole benchmark has none."""
+    losses: Mapping[str, Sequence[Incident]] = field(default_factory=dict)
+    """Losses by subset, the oldest first; that of the whole benchmark is empty."""
 
     @cached_property
     def before(self) -> IntArray | None:
@@ -94,40 +97,57 @@ class _Case:
 def _cases(scores: RunScores, suite: str, policy: Policy, incidents: Sequence[Incident]) -> list[_Case]:
     """Return the benchmarks of one suite; their jitter is estimated together."""
     newest = [found[-1] for name in scores.benchmarks() if (found := scores.of(name, suite))]
-    known = [_open_drops(series, incidents) for series in newest]
+    known = [_losses_of(series, incidents) for series in newest]
     tracks = [_track(series, policy) for series in newest]
     jitters = jitter_of(tracks)
     run_start = min(series.steps[0] for series in scores.series.values())
     cases = []
-    for series, track, jitter, drops in zip(newest, tracks, jitters, known, strict=True):
+    for series, track, jitter, losses in zip(newest, tracks, jitters, known, strict=True):
         starts = (run_start, min(s.steps[0] for s in scores.of(series.key.benchmark, suite)))
         case = _case(series, track, jitter, policy, starts)
-        cases.append(replace(case, whole=_with_loss(case.whole, drops.get("")), drops=drops))
+        cases.append(replace(case, whole=_with_losses(case.whole, losses.get("", ())), losses=losses))
     return cases
 
 
-def _open_drops(series: BenchmarkSeries, incidents: Sequence[Incident]) -> dict[str, Drop]:
-    """Return the numbers of the open losses of a benchmark and its subsets, against checkpoints of its own run."""
-    found: dict[str, Drop] = {}
+def _losses_of(series: BenchmarkSeries, incidents: Iterable[Incident]) -> dict[str, list[Incident]]:
+    """Return the losses of a benchmark and its subsets, of which those of a series start with one of its steps."""
+    found: dict[str, list[Incident]] = {}
     for incident in incidents:
-        is_of = (incident.suite, incident.benchmark) == (series.key.suite, series.key.benchmark)
-        is_open = incident.closed_step is None and incident.opened_step in series.steps
-        if is_of and is_open and incident.measure is Measure.SCORE and incident.drop and not incident.drop.is_pinned:
-            found[incident.subset] = incident.drop
+        is_of = incident.suite == series.key.suite and incident.benchmark in {series.key.benchmark, ""}
+        if is_of and incident.measure is Measure.SCORE and incident.opened_step in series.steps:
+            found.setdefault(incident.subset, []).append(incident)
     return found
 
 
-def _with_loss(unit: LedgerSubject, drop: Drop | None) -> LedgerSubject:
-    """Return the subject as one with an open loss, if all checkpoints of the loss count here too."""
-    if drop is None:
-        return unit
-    base, new = (
-        np.array([row for row in unit.track.rows if unit.steps[row] in steps], dtype=np.int64)
-        for steps in (drop.baseline_steps, drop.newest_steps)
-    )
+def _with_losses(unit: LedgerSubject, losses: Sequence[Incident]) -> LedgerSubject:
+    """Return the subject without checkpoints of losses that are over, compared as its open or accepted loss is."""
+    steps = [unit.steps[row] for row in unit.track.rows]
+    counts = np.array(counting(steps, losses, ()), dtype=bool) if steps else np.ones(0, dtype=bool)
+    unit = replace(unit, counted=unit.track.rows[counts])
+    for loss in reversed(losses):
+        if loss.drop is not None and not loss.drop.is_pinned and loss.closed_by in {None, Closing.ACCEPTED}:
+            return _with_loss(unit, loss, loss.drop)
+    return unit
+
+
+def _with_loss(unit: LedgerSubject, loss: Incident, drop: Drop) -> LedgerSubject:
+    """Return the subject as one with a loss, if all checkpoints of the loss count here too.
+
+    After an accepted loss, the newest checkpoints take the place of those that showed it.
+    """
+    base, new = _rows_at(unit, drop.baseline_steps), _rows_at(unit, drop.newest_steps)
     if (base.size, new.size) != (len(drop.baseline_steps), len(drop.newest_steps)):
         return unit
-    return replace(unit, loss=Blocks(baseline=Baseline.GIVEN, new=new, base=base), drop=drop)
+    known: Drop | None = drop
+    if loss.closed_step is not None and unit.counted[-1] > new[-1]:
+        since = unit.counted[unit.counted >= new[0]]
+        known, new = None, since[-min(unit.newest, last_width(since.size)) :]
+    blocks = Blocks(baseline=Baseline.GIVEN, new=new, base=base)
+    return replace(unit, loss=blocks, drop=known, accepted_step=loss.closed_step)
+
+
+def _rows_at(unit: LedgerSubject, steps: Sequence[int]) -> IntArray:
+    return np.array([row for row in unit.track.rows if unit.steps[row] in steps], dtype=np.int64)
 
 
 def _track(series: BenchmarkSeries, policy: Policy) -> Track:
@@ -144,6 +164,7 @@ def _case(series: BenchmarkSeries, track: Track, jitter: Jitter, policy: Policy,
     sizes = [span.rows.size for span in spans] or [max(1, rows.size)]
     whole = LedgerSubject(
         track=track,
+        counted=track.rows,
         jitter=jitter,
         steps=series.steps,
         higher_is_better=series.higher_is_better,
@@ -190,7 +211,7 @@ def _ledger_of(case: _Case, scores: RunScores, details: int) -> types.BenchmarkL
     shares = _shares(case)
     lost = [] if shares is None else _firmest_first(case, lives, shares)
     subsets = [
-        _row(name, _with_loss(replace(unit, drop=None), case.drops.get(name)), case, columns, shares)
+        _row(name, _with_losses(replace(unit, drop=None), case.losses.get(name, ())), case, columns, shares)
         for name, columns, unit in subset_units(series.subsets, case.whole, matrix)
     ]
     return types.BenchmarkLedger(
@@ -210,6 +231,7 @@ def _ledger_of(case: _Case, scores: RunScores, details: int) -> types.BenchmarkL
         lost=tuple(series.sample_ids[at] for at in lost),
         details=() if shares is None else tuple(_details(case, lives, changes, shares, lost[:details])),
         coverage=tuple(map(float, series.coverage[case.rows])),
+        accepted_step=case.whole.accepted_step,
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from tracker.domain.records.types import Drop
+from tracker.domain.records.losses import Drop
 from tracker.domain.regression.blocks import BLOCK, Blocks, peak_blocks, peak_width, second_difference_weights
 from tracker.domain.regression.detector import Track, blocks_test, level_test
 from tracker.domain.regression.jitter import WINDOW, Jitter
@@ -42,10 +42,14 @@ class LedgerSubject:
     """Maximum checkpoints in a block: those of a usual phase, so that blocks do not mix the phases of a short run."""
     newest: int = LAST
     """Maximum newest checkpoints averaged: those of the newest phase."""
+    counted: IntArray
+    """Rows of the track without those of losses that are over."""
     loss: Blocks | None = None
-    """The two sides of an open loss; None: the peak is compared with the newest checkpoints."""
+    """The two sides of an open or accepted loss; None: the peak is compared with the newest checkpoints."""
     drop: Drop | None = None
-    """The numbers of that loss; None: a subset without one of its own."""
+    """The numbers of that loss; None: a subset without one of its own, or there are newer checkpoints."""
+    accepted_step: int | None = None
+    """Step at which the level of that loss was accepted; None: it is open."""
 
     def block(self, rows: IntArray) -> CheckpointBlock:
         """Return the checkpoints in `rows` as a block."""
@@ -133,17 +137,17 @@ def forgetting_of(unit: LedgerSubject) -> Forgetting | None:
     test = unit.compare(blocks.new, blocks.base)
     if test.n < MIN_SAMPLES:
         return None
-    low, high = test.interval() if unit.drop is None else (unit.drop.ci_low, unit.drop.ci_high)
+    low, high, stderr, p_value = _uncertainty(unit, test, blocks)
     noise = _checkpoint_noise(unit)
     peak_mean = float(means[blocks.base].mean())
     return Forgetting(
         peak=unit.block(blocks.base),
         last=unit.block(blocks.new),
         forgetting=-test.delta,
-        stderr=test.stderr,
+        stderr=stderr,
         ci_low=-high,
         ci_high=-low,
-        p_value=test.p_worse(blocks.selected_from),
+        p_value=p_value,
         samples=test.n,
         retention=retention_of(
             unit, blocks.base, rows[: blocks.base.size], lost=-test.delta, selected_from=blocks.selected_from
@@ -196,11 +200,20 @@ def retention_of(
     return 1 - lost / rise.delta
 
 
+def _uncertainty(unit: LedgerSubject, test: PooledTest, blocks: Blocks) -> tuple[float, float, float, float]:
+    """Return low and high of the change, its standard error and p: those of the recorded loss if there is one."""
+    drop = unit.drop
+    if drop is not None and drop.stderr is not None and drop.p_worse is not None:
+        return drop.ci_low, drop.ci_high, drop.stderr, drop.p_worse
+    low, high = test.interval()
+    return max(low, -1.0), min(high, 1.0), test.stderr, test.p_worse(blocks.selected_from)
+
+
 def _blocks(unit: LedgerSubject) -> Blocks | None:
     # The width depends on the checkpoints so far, not on those planned, so the ledger also works early in a run.
     if unit.loss is not None:
         return unit.loss
-    rows, means = unit.track.rows, unit.track.scores.means
+    rows, means = unit.counted, unit.track.scores.means
     width, last = min(unit.widest, peak_width(None, rows.size)), min(unit.newest, last_width(rows.size))
     return peak_blocks(rows, means, last, width) or peak_blocks(rows, means, 1, width)
 

@@ -46,7 +46,7 @@ def subset_units(
     scores = [SubsetScores(own=columns_of_matrix(matrix, at), whole=matrix) for at in columns]
     tracks = [_track(s, whole.track) for s in scores]
     for name, at, track, jitter in zip(grouping.names, columns, tracks, jitter_of(tracks), strict=True):
-        yield name, at, replace(whole, track=track, jitter=jitter)
+        yield name, at, replace(whole, track=track, jitter=jitter, counted=np.intersect1d(track.rows, whole.counted))
 
 
 def _track(scores: SubsetScores, whole: Track) -> Track:

@@ -131,6 +131,8 @@ class BenchmarkLedger:
     """Details of the first ones in `lost`."""
     coverage: tuple[float, ...] = ()
     """Share of the planned samples that have a score, at each of `steps`."""
+    accepted_step: int | None = None
+    """Step at which the level of the loss shown here was accepted; None: it is open, or there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,6 +70,8 @@ def notes(benchmark: BenchmarkLedger) -> tuple[str, ...]:
     ]
     if partly:
         notes.append(f"not all samples scored: {names_text(partly)}")
+    if benchmark.accepted_step is not None:
+        notes.append(f"level accepted at step {benchmark.accepted_step}, still compared with the one before the loss")
     if benchmark.whole.forgetting is None:
         notes.append("too few checkpoints or samples to measure forgetting")
     elif _needs_chance(benchmark, benchmark.whole.forgetting):

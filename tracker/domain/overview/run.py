@@ -16,8 +16,10 @@ from tracker.domain.overview.noise import newest_noise
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.calibration import NoiseOfRun
 from tracker.domain.records.display import count_text, names_text, steps_text
+from tracker.domain.records.losses import Measure
+from tracker.domain.records.reasons import NothingEarlier
 from tracker.domain.records.subjects import subject_text
-from tracker.domain.records.types import WORSE, Baseline, Comparison, Gap, Measure, Report, Verdict, VerdictWord
+from tracker.domain.records.types import IS_BACK, WORSE, Baseline, Comparison, Gap, Report, Verdict, VerdictWord
 
 SYMBOLS: Mapping[VerdictWord, str] = {
     VerdictWord.FORGOTTEN: "▼▼",
@@ -40,7 +42,7 @@ SYMBOLS: Mapping[VerdictWord, str] = {
 URGENCY = tuple(SYMBOLS)
 MAX_CHARS = 120
 """Of the finding in one sentence: two lines of a page."""
-_DECISIVE = frozenset({*WORSE, VerdictWord.IMPROVED, VerdictWord.RECOVERED, VerdictWord.TRANSIENT})
+_DECISIVE = WORSE | IS_BACK | {VerdictWord.IMPROVED}
 _IN_A_STREAK = frozenset({*WORSE, VerdictWord.SUSPECT, VerdictWord.MISSING, VerdictWord.INCOMPARABLE})
 _UNKNOWN = frozenset({VerdictWord.MISSING, VerdictWord.INCOMPARABLE})
 _OPEN = frozenset(
@@ -101,7 +103,9 @@ class Standing:
     best_steps: tuple[int, ...]
     """If a loss is open or the verdict is worse, the run's own checkpoints before it (`compared_steps`), ascending."""
     earlier: tuple[int, VerdictWord] | None
-    """The last decisive verdict before, if the newest one is not decisive."""
+    """The last decisive verdict before, if the newest one is not decisive, and a loss that it showed is not over."""
+    is_accepted: bool = False
+    """Whether it is the first result since a level was accepted."""
 
 
 def overview(reports: Iterable[Report], gaps: Iterable[Gap] = ()) -> Overview:
@@ -249,17 +253,33 @@ def decisive_comparison(verdict: Verdict) -> Comparison | None:
 
 def _standing(benchmark: str, verdicts: Sequence[tuple[int, Verdict]]) -> Standing:
     step, newest = verdicts[-1]
-    earlier = next(((s, v.word) for s, v in reversed(verdicts[:-1]) if v.word in _DECISIVE), None)
-    improved_before = newest.word in _OPEN and earlier is not None and earlier[1] is VerdictWord.IMPROVED
-    best_steps = compared_steps(newest) if newest.word in WORSE or newest.open_drop else ()
+    earlier, is_lost = _earlier(verdicts), newest.word in WORSE
+    is_improved = earlier is not None and earlier[1] is VerdictWord.IMPROVED and newest.word in _OPEN
+    best_steps = compared_steps(newest) if is_lost or newest.open_drop else ()
     return Standing(
         benchmark=benchmark,
         step=step,
-        word=VerdictWord.IMPROVED if improved_before else newest.word,
-        after_step=_last_good(verdicts, best_steps) if newest.word in WORSE else None,
+        word=VerdictWord.IMPROVED if is_improved else newest.word,
+        after_step=_last_good(verdicts, best_steps) if is_lost else None,
         best_steps=best_steps,
-        earlier=None if newest.word in _DECISIVE or improved_before else earlier,
+        earlier=earlier,
+        is_accepted=isinstance(newest.reason, NothingEarlier) and newest.reason.accepted_step is not None,
     )
+
+
+def _earlier(verdicts: Sequence[tuple[int, Verdict]]) -> tuple[int, VerdictWord] | None:
+    """Return step and word of the last decisive verdict before the newest one, if that one is not decisive.
+
+    A loss of which a measured checkpoint shows nothing is over, by an acceptance or a correction: None.
+    """
+    newest = verdicts[-1][1]
+    earlier = next(((s, v.word) for s, v in reversed(verdicts[:-1]) if v.word in _DECISIVE), None)
+    if earlier is None or newest.word in _DECISIVE:
+        return None
+    is_measured = newest.word in _OPEN and newest.word is not VerdictWord.FIRST
+    if is_measured and earlier[1] in WORSE and newest.lost_since is None:
+        return None
+    return earlier
 
 
 def _last_good(verdicts: Sequence[tuple[int, Verdict]], best_steps: Sequence[int]) -> int | None:
@@ -299,7 +319,10 @@ def _phrase(standing: Standing) -> str:
     then = ""
     if standing.earlier is not None and standing.earlier[1] in WORSE:
         then = f" ({standing.earlier[1]} at step {standing.earlier[0]})"
-    if standing.word is VerdictWord.FIRST and then:  # earlier checkpoints do not count since a level was accepted
+    if standing.word is VerdictWord.IMPROVED and standing.earlier is not None:
+        return "improved earlier"
+    # Earlier checkpoints do not count since a level was accepted.
+    if standing.word is VerdictWord.FIRST and (then or standing.is_accepted):
         return f"{{have}} a new baseline from step {standing.step}{then}"
     phrase = _PHRASES.get(standing.word, f"{{be}} {standing.word} at step {{step}}" if then else "")
     return phrase.replace("{step}", str(standing.step)) + then

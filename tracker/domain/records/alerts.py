@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tracker.domain.records.types import Measure
+from tracker.domain.records.losses import Measure
 
 
 class AlertState(StrEnum):

@@ -4,14 +4,25 @@ loss_text(incident)     # 0.940 at step 600 -> 0.000 since step 700; 79 of 100 s
 end_text(incident)      # recovered at step 900, last worse than the baseline at step 700
 """
 
+from collections.abc import Iterable
+
 from tracker.domain.records.display import names_text, score_text, steps_text
-from tracker.domain.records.types import Closing, Drop, Incident, Measure
+from tracker.domain.records.losses import Closing, Drop, Incident, Measure
+from tracker.domain.records.subjects import subject_text
 
 MEASURES = {
     Measure.SCORE: "",
     Measure.OUTPUT_LENGTH: "output length (share of the token limit): ",
     Measure.COMPLETENESS: "share of truncated answers: ",
 }
+
+
+def open_losses(incidents: Iterable[Incident]) -> tuple[str, ...]:
+    """Return one line for each open loss, the newest first."""
+    is_open = [one for one in incidents if one.closed_step is None]
+    ordered = sorted(is_open, key=lambda one: (-one.onset_step, one.benchmark, one.subset, one.measure))
+    subjects = [subject_text(one.benchmark, one.subset, one.measure) for one in ordered]
+    return tuple(f"{subject}: {loss_text(one)}" for subject, one in zip(subjects, ordered, strict=True))
 
 
 def loss_text(incident: Incident) -> str:

@@ -18,6 +18,7 @@ from tracker.domain.records.display import (
     steps_text,
 )
 from tracker.domain.records.loss_text import MEASURES, back_text, drop_text
+from tracker.domain.records.losses import Measure
 
 
 def reason_text(verdict: types.Verdict) -> str:
@@ -141,13 +142,17 @@ def _too_few(verdict: types.Verdict, reason: reasons.FewScores | reasons.FewInCo
     return text
 
 
-_IS_OVER = frozenset({types.VerdictWord.RECOVERED, types.VerdictWord.TRANSIENT})
-
-
 def _compared(verdict: types.Verdict, reason: reasons.Compared) -> str:
-    lost = "" if verdict.lost_since is None else _lost(verdict, reason, verdict.lost_since)
-    if lost:
-        return lost
+    if verdict.lost_since is None:
+        return _tested(verdict, reason)
+    lost = _lost(verdict, reason, verdict.lost_since)
+    if lost or verdict.open_drop is None:
+        return lost or _tested(verdict, reason)
+    is_open = f"the loss is open: {drop_text(verdict.open_drop, verdict.lost_since, verdict.measure)}"
+    return f"{_tested(verdict, reason)}; {is_open}"
+
+
+def _tested(verdict: types.Verdict, reason: reasons.Compared) -> str:
     deciding = verdict.comparisons[0]
     change = f"{MEASURES[verdict.measure]}{_change(deciding, reason)}"
     if verdict.word is types.VerdictWord.EQUIVALENT:
@@ -160,7 +165,7 @@ def _compared(verdict: types.Verdict, reason: reasons.Compared) -> str:
 
 def _lost(verdict: types.Verdict, reason: reasons.Compared, lost_since: int) -> str:
     """Return what a loss took that the verdict shows, or that ends; empty for other verdicts while a loss is open."""
-    if verdict.word in _IS_OVER:
+    if verdict.word in types.IS_BACK:
         is_transient = verdict.word is types.VerdictWord.TRANSIENT
         return back_text(verdict.score, verdict.drop, lost_since, is_transient=is_transient)
     if verdict.word in types.WORSE and verdict.drop is not None:
@@ -251,10 +256,10 @@ def _together(pooled: int) -> str:
     return ""
 
 
-def _flips(measure: types.Measure, comparison: types.Comparison) -> str:
+def _flips(measure: Measure, comparison: types.Comparison) -> str:
     """Return lost and gained counts, with the baseline of a loss: while scores rise, few are right at most steps."""
     lost, gained = comparison.n_lost, comparison.n_gained
-    if measure is not types.Measure.SCORE or not (lost or gained):
+    if measure is not Measure.SCORE or not (lost or gained):
         return ""
     most = " (correct in most of those steps)" if lost and len(comparison.baseline_steps) > _PAIR else ""
     return f"; lost {lost} of {comparison.n_common} samples{most}, gained {gained}"

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from tracker.domain.records.alerts import AlertSubject, Silence, SubjectKind
 from tracker.domain.records.display import one_line, steps_text
-from tracker.domain.records.types import Baseline, Measure
+from tracker.domain.records.losses import Measure
+from tracker.domain.records.types import Baseline
 
 CHECKPOINT = "checkpoint"
 """A checkpoint as a whole, by all benchmarks of its suite together."""

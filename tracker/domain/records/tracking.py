@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from eval_jobs.types import Checkpoint, SampleScore
 from tracker.domain.records.types import Report, VerdictWord
@@ -103,11 +104,21 @@ class LiveCurveBatch:
     points: tuple[TrackedMetric, ...]
 
 
+class IncidentKind(StrEnum):
+    """What is shown of a run beside its newest verdicts."""
+
+    TRAINING = "incidents"
+    """Incidents of the training."""
+    LOSS = "losses"
+    """Losses that are open, whatever settings the newest checkpoint was evaluated with."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class IncidentsBatch:
-    """The incidents of a run's training, as known now."""
+    """The incidents of a run's training, or its open losses, as known now."""
 
     run_id: str
+    kind: IncidentKind = IncidentKind.TRAINING
     at_ms: int
     """Unix time at which they were queued."""
     incidents: tuple[str, ...]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from eval_jobs.types import EvalRecord, EvalResult
-from tracker.domain.records.types import Measure
+from tracker.domain.records.losses import Measure
 from tracker.domain.scores.matrix import EncodedRow, ScoreMatrix, encoded, matrix_of
 from tracker.domain.scores.sample_columns import Questions, SampleColumns
 from tracker.domain.scores.series import (

@@ -18,7 +18,7 @@ import numpy as np
 
 from eval_jobs.identity import series_fingerprints, series_serving_hash
 from eval_jobs.types import EvalPlan, EvalRecord, EvalResult, Outcome
-from tracker.domain.records.types import Measure
+from tracker.domain.records.losses import Measure
 from tracker.domain.scores.matrix import (
     BoolArray,
     FloatArray,

@@ -8,7 +8,8 @@ all benchmarks together                    loss_of_all
 neither a change nor its absence shown     without_proof
 """
 
-from tracker.domain.records.types import WORSE, Closing, Incident, VerdictWord
+from tracker.domain.records.losses import Closing, Incident
+from tracker.domain.records.types import WORSE, VerdictWord
 
 SUSPECT_P = 0.01
 """About 1 healthy checkpoint in 100 is suspect."""

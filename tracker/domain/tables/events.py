@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from tracker.domain.forgetting.sample_lives import event_matrix, lives_of, sample_changes
-from tracker.domain.records.types import Measure
+from tracker.domain.records.losses import Measure
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import BenchmarkSeries
 from tracker.domain.tables.catalog import EVENTS

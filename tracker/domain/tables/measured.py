@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracker.domain.records.types import Measure
+from tracker.domain.records.losses import Measure
 from tracker.domain.scores.matrix import BoolArray, FloatArray, IntArray
 from tracker.domain.tables.catalog import SCORES, VERDICTS
 from tracker.domain.tables.columns import Coded, Rows, TableDefinition, Values

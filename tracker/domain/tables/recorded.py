@@ -14,7 +14,8 @@ from eval_jobs.types import EvalRecord, Percentiles, ProbeResult, ReferenceProbe
 from tracker.domain.log.events import RunEvent
 from tracker.domain.overview.costs import asked_by
 from tracker.domain.records.alerts import Alert, SubjectKind
-from tracker.domain.records.types import Acceptance, Closing, Drop, Gap, Incident, Report, VerdictWord
+from tracker.domain.records.losses import Acceptance, Closing, Drop, Incident
+from tracker.domain.records.types import Gap, Report, VerdictWord
 from tracker.domain.tables.catalog import (
     ALERTS,
     CHECKPOINTS,

@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, Outcome
+from tracker.domain.records.losses import Drop, Measure
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.reasons import Reason
-from tracker.domain.records.types import Comparison, Drop, Measure, Report, Screened, Verdict, VerdictWord
+from tracker.domain.records.types import Comparison, Report, Screened, Verdict, VerdictWord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -33,7 +33,7 @@ def delays(item: TrackingItem) -> set[str]:
     if isinstance(item, ChampionBatch):
         return {f"aliases of {item.checkpoint.run_id}"}
     if isinstance(item, IncidentsBatch):
-        return {f"incidents of {item.run_id}"}
+        return {f"{item.kind} of {item.run_id}"}
     return set()
 
 

@@ -69,7 +69,7 @@ def render(newest: Iterable[TrackedVerdict]) -> str:
 
 
 def incidents_tag(incidents: Sequence[str]) -> str:
-    """Return the incidents of a training as the value of a tag, one on each line, as many as fit."""
+    """Return incidents as the value of a tag, one on each line, as many as fit."""
     lines: list[str] = []
     for one in incidents:
         line = one_line(one)
@@ -79,12 +79,12 @@ def incidents_tag(incidents: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def incidents_note(tag: str) -> str:
+def incidents_note(title: str, tag: str) -> str:
     """Return the part of a description on the incidents in a tag, as Markdown; empty if there are none."""
     if not tag:
         return ""
     lines = "\n".join(f"- {_escaped(line)}" for line in tag.split("\n"))
-    return f"**Incidents of the training**\n\n{lines}"
+    return f"**{title}**\n\n{lines}"
 
 
 def with_section(note: str, section: str) -> str:

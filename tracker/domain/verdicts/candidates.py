@@ -9,8 +9,8 @@ import numpy as np
 from eval_jobs.types import EvalRecord, EvalResult
 from tracker.domain.calibration.noise import decoding_variance, repetition_of
 from tracker.domain.records.calibration import Repetition
+from tracker.domain.records.losses import Acceptance, Incident, Measure
 from tracker.domain.records.policy import Phase, Policy
-from tracker.domain.records.types import Acceptance, Incident, Measure
 from tracker.domain.regression.budget import BEHAVIOUR_SHARE, DEFAULT, PLAIN, SCORE_SHARE, SUITE_SHARE, Design
 from tracker.domain.regression.detector import ErrorBudget, Track, jitter_of
 from tracker.domain.regression.jitter import MIN_HISTORY, WINDOW, Jitter

@@ -6,9 +6,9 @@ from functools import cached_property
 
 from eval_jobs.types import EvalRecord
 from tracker.domain.records.calibration import Calibration
+from tracker.domain.records.losses import Acceptance, Incident
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.reasons import Disruption
-from tracker.domain.records.types import Acceptance, Incident
 from tracker.domain.regression.budget import SCORE_SHARE, SUITE_SHARE
 from tracker.domain.regression.suite import AT_LEAST
 from tracker.domain.scores.mean_series import Means

@@ -6,7 +6,8 @@ from enum import Enum, auto
 
 import numpy as np
 
-from tracker.domain.records.types import Closing, Incident, Measure, VerdictWord
+from tracker.domain.records.losses import Closing, Incident, Measure
+from tracker.domain.records.types import IS_BACK, VerdictWord
 from tracker.domain.regression.blocks import peak_blocks, peak_width
 from tracker.domain.regression.detector import Evidence, blocks_test, level_test
 from tracker.domain.regression.pooled_test import PooledTest
@@ -191,7 +192,7 @@ def _deciding(word: VerdictWord, evidence: Sequence[Evidence], hypothesis: Hypot
         return max(found, key=lambda e: e.test.delta / e.test.stderr)
     if word is VerdictWord.SUSPECT:
         return strongest_of(suspects(evidence, limits))
-    if word in {VerdictWord.RECOVERED, VerdictWord.TRANSIENT}:
+    if word in IS_BACK:
         return (against_peak(evidence) or evidence)[0]
     found = losses(evidence, limits)
     if word is VerdictWord.FORGOTTEN:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from eval_jobs.types import EvalResult
+from tracker.domain.records.losses import Measure
 from tracker.domain.records.reasons import Disruption
-from tracker.domain.records.types import Measure
 from tracker.domain.regression.dips import earlier_in_dips, is_dip_expected, windows_of
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.scores.series import series_key

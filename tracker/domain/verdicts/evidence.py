@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from tracker.domain.records.losses import Drop, Measure
 from tracker.domain.records.reasons import Compared, Reason
-from tracker.domain.records.types import Baseline, Comparison, Drop, Measure, Verdict, VerdictWord
+from tracker.domain.records.types import Baseline, Comparison, Verdict, VerdictWord
 from tracker.domain.regression.detector import Evidence, blocks_test
 from tracker.domain.scores.estimated import EstimatedScore, estimated_score
 from tracker.domain.scores.few_clusters import renumbered
@@ -72,6 +73,8 @@ def _drop(decision: Decision, hypothesis: Hypothesis, candidate: Candidate) -> D
         n_lost=lost,
         n_gained=gained,
         is_pinned=bool(base[0] == hypothesis.track.pinned_row),
+        stderr=test.stderr,
+        p_worse=test.p_worse(),
     )
 
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tracker.domain.records.losses import Incident, Measure
 from tracker.domain.records.reasons import Compared
-from tracker.domain.records.types import Incident, Measure, Verdict, VerdictWord
+from tracker.domain.records.types import Verdict, VerdictWord
 from tracker.domain.regression.budget import ONE_SIZE
 from tracker.domain.regression.detector import Evidence, Track, evidence_on, jitter_of
 from tracker.domain.regression.subsets import MIN_SAMPLES, subset_evidence

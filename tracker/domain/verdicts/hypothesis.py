@@ -8,7 +8,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tracker.domain.records.types import Baseline, Comparison, Measure, VerdictWord
+from tracker.domain.records.losses import Measure
+from tracker.domain.records.types import Baseline, Comparison, VerdictWord
 from tracker.domain.regression.detector import ErrorBudget, Evidence, Track, evidence_of
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.scores.matrix import ScoreMatrix

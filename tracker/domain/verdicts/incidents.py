@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from tracker.domain.records.types import Acceptance, Baseline, Closing, Drop, Incident
+from tracker.domain.records.losses import Acceptance, Closing, Drop, Incident
+from tracker.domain.records.types import Baseline
 from tracker.domain.regression.blocks import BLOCK, Blocks
 from tracker.domain.regression.detector import Evidence, evidence_on, return_test
 from tracker.domain.scores.matrix import IntArray

@@ -14,8 +14,9 @@ from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, EvalResult, 
 from tracker.domain.latency.judge import judge_latency
 from tracker.domain.records import reasons
 from tracker.domain.records.imported import stands_for_import
+from tracker.domain.records.losses import Incident
 from tracker.domain.records.policy import Policy
-from tracker.domain.records.types import RULES_VERSION, Incident, Report, Screened, Verdict, VerdictWord
+from tracker.domain.records.types import RULES_VERSION, Report, Screened, Verdict, VerdictWord
 from tracker.domain.regression.detector import Evidence
 from tracker.domain.regression.diagnostic import diagnosed_noise
 from tracker.domain.scores.pairing import differences_of

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from eval_jobs.types import EvalRecord
 from tracker.domain.records.branches import branches_of
-from tracker.domain.records.types import WORSE, Closing, Incident, Report, VerdictWord
+from tracker.domain.records.losses import Closing, Incident
+from tracker.domain.records.types import WORSE, Report, VerdictWord
 from tracker.domain.regression.blocks import BLOCK
 
 NEAREST = BLOCK

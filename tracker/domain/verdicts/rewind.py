@@ -6,8 +6,8 @@ from dataclasses import replace
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.domain.records.branches import Branches, branches_of
 from tracker.domain.records.imported import stands_for_import
+from tracker.domain.records.losses import Closing, Incident
 from tracker.domain.records.policy import Policy
-from tracker.domain.records.types import Closing, Incident
 from tracker.domain.scores.run_scores import RunScores, with_record
 from tracker.domain.scores.sample_columns import columns_of
 from tracker.domain.scores.series import BenchmarkSeries, less_rows, series_key, series_without_step

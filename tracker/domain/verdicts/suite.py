@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tracker.domain.records.losses import Closing, Incident
 from tracker.domain.records.reasons import Fall, Together
-from tracker.domain.records.types import Closing, Incident, Verdict, VerdictWord
+from tracker.domain.records.types import Verdict, VerdictWord
 from tracker.domain.regression.blocks import BLOCK
 from tracker.domain.regression.budget import SUITE
 from tracker.domain.regression.detector import ErrorBudget, Evidence

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tracker.domain.records.types import Incident, Measure
+from tracker.domain.records.losses import Incident, Measure
 from tracker.domain.regression.detector import Evidence, jitter_of
 from tracker.domain.verdicts.aggregate_judge import JudgedAggregates, judge_aggregates
 from tracker.domain.verdicts.candidates import Candidate, candidates_of, chance_of, hypothesis_of

@@ -22,8 +22,8 @@ from tracker.app.commands.accept import accept
 from tracker.domain.health.run_state import RunState
 from tracker.domain.health.stored import ReadNow
 from tracker.domain.log.events import EventKind, run_event
+from tracker.domain.records.losses import Acceptance
 from tracker.domain.records.policy import Policy
-from tracker.domain.records.types import Acceptance
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
 RUN = forgetting_run()

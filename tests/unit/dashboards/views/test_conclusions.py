@@ -5,7 +5,7 @@ from dashboards.views.conclusions import finding_rows, loss_rows
 from tests.judged_run import judged_run
 from tests.records import forgetting_run
 from tracker.domain.overview.run import overview
-from tracker.domain.records.types import Closing
+from tracker.domain.records.losses import Closing
 
 RUN = judged_run()
 ACCEPTED = "accepted on 2026-03-15: the data mix changed on purpose"

@@ -24,10 +24,12 @@ from tracker.app.steps.best_of_run import newest_scores
 from tracker.domain.best.choice import champions_of
 from tracker.domain.compare.view import RunNoise, compare_parts
 from tracker.domain.forgetting.ledger import run_ledger
-from tracker.domain.records.loss_text import loss_text
+from tracker.domain.records.loss_text import loss_text, open_losses
+from tracker.domain.records.losses import Acceptance, Closing, Drop, Incident, Measure
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.reason_text import reason_text
-from tracker.domain.records.types import WORSE, Acceptance, Closing, Drop, Incident, Measure, Report, Verdict
+from tracker.domain.records.reasons import Compared
+from tracker.domain.records.types import WORSE, Report, Verdict
 from tracker.domain.tables.recorded import losses_table
 from tracker.domain.tracking.batch import tracking_batch
 
@@ -150,6 +152,9 @@ def test_every_reader_has_the_same_numbers_about_a_loss(course: Course) -> None:
         check_alerts(told)
         for incident in told.open_losses():
             check_loss(told, incident)
+        told.fakes.tracking.flush()
+        assert next(reversed(told.fakes.tracking.losses), ()) == open_losses(told.open_losses()), "MLflow"
+        check_accepted(told)
 
 
 # --- private
@@ -180,6 +185,8 @@ def check_loss(told: Told, incident: Incident) -> None:
     assert verdict.drop == drop, "history"
     if verdict.word in WORSE:
         assert reason_text(verdict).startswith(loss_text(incident)), "words of the history"
+    elif isinstance(verdict.reason, Compared):
+        assert reason_text(verdict).endswith(f"the loss is open: {loss_text(incident)}"), "words of the history"
     (row,) = [row for row in loss_rows([incident], ()) if row.lasts]
     assert (row.onset, row.took) == (incident.onset_step, loss_text(incident)), "report"
     check_table(incident, drop)
@@ -213,10 +220,28 @@ def check_ledger(told: Told, incident: Incident, drop: Drop) -> None:
     assert whole is not None
     assert (whole.peak.mean, whole.last.mean, -whole.forgetting) == pytest.approx((drop.before, drop.now, drop.delta))
     assert (whole.peak.first_step, whole.peak.last_step) == (drop.baseline_steps[0], drop.baseline_steps[-1])
-    assert (whole.ci_low, whole.ci_high) == (-drop.ci_high, -drop.ci_low)
+    assert (whole.ci_low, whole.ci_high, whole.p_value) == (-drop.ci_high, -drop.ci_low, drop.p_worse)
     assert one.whole.flow is not None
     assert (one.whole.flow.lost, one.whole.flow.gained) == (drop.n_lost, drop.n_gained)
     assert len(one.lost) == drop.n_lost
+
+
+def check_accepted(told: Told) -> None:
+    """An acceptance changes none of the numbers of the ledger, which names it."""
+    history = told.fakes.history
+    incidents = history.incidents(RUN)
+    scores = newest_scores(RUN, history)
+    before = [replace(one, closed_step=None, closed_by=None) for one in incidents if one.closed_by is Closing.ACCEPTED]
+    for incident in before:
+        if incident.drop is None or incident.drop.newest_steps[-1] < max(max(s.steps) for s in scores.series.values()):
+            continue
+        others = [one for one in incidents if one.key != incident.key]
+        ledgers = [run_ledger(scores, POLICY, found, details=0) for found in (incidents, [*others, incident])]
+        after, earlier = (
+            next(one for one in ledger.benchmarks if one.benchmark == incident.benchmark) for ledger in ledgers
+        )
+        assert after.whole == earlier.whole
+        assert (after.accepted_step is None) == (incident.opened_step not in after.steps)
 
 
 def check_comparison(told: Told, incident: Incident, drop: Drop) -> None:

@@ -9,7 +9,8 @@ from tests.unit.tracker.app.changing_bench import QUESTIONS, RUN, Changing
 from tests.unit.tracker.app.test_tick import Fuse, cut
 from tracker.app.commands.accept import accept
 from tracker.app.settings_change import restore
-from tracker.domain.records.types import Acceptance, Incident, VerdictWord
+from tracker.domain.records.losses import Acceptance, Incident
+from tracker.domain.records.types import VerdictWord
 from tracker.domain.scores.series_changes import change_lines
 
 SHORT, LONG = {"sums": 8, "facts": 8}, {"sums": 16, "facts": 8}

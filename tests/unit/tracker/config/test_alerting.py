@@ -20,8 +20,8 @@ from tests.requires import PROJECT as PROJECT_FOLDER
 from tracker.adapters.alerts.channels.alertmanager import alerts_of
 from tracker.adapters.alerts.opening import open_channels
 from tracker.config import Config, parse_config
+from tracker.domain.alerts.channels import ChannelKind, ChannelSettings, MailRoute, MailSecurity, SecretSource
 from tracker.domain.records.alerts import AlertKind
-from tracker.domain.records.channels import ChannelKind, ChannelSettings, MailRoute, MailSecurity, SecretSource
 
 HERE = Path("/project/tracker.toml")
 PROJECT = '[run]\nname = "r"\noutput_dir = "out"\n[[benchmark]]\nbenchmark = "gsm8k"\n'

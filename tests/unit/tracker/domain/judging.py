@@ -7,8 +7,9 @@ from typing import Any
 
 from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult
 from tests.unit.tracker.domain.making import Scores, record_of
+from tracker.domain.records.losses import Incident
 from tracker.domain.records.policy import Policy
-from tracker.domain.records.types import Incident, Report, Verdict
+from tracker.domain.records.types import Report, Verdict
 from tracker.domain.scores.run_scores import RunScores, with_record
 from tracker.domain.scores.sample_columns import columns_of
 from tracker.domain.verdicts.context import RunContext

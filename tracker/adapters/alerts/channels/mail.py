@@ -19,9 +19,9 @@ from eval_jobs.identity import content_hash
 from eval_jobs.limits import CHANNEL_ANSWER
 from tracker.adapters.alerts.sending.markdown import address
 from tracker.adapters.alerts.sending.target import Channel, Target, within
+from tracker.domain.alerts.channels import MailRoute, MailSecurity
 from tracker.domain.alerts.text import LINK, Markup, Room, blocks_text, id_of, message_text
 from tracker.domain.records.alerts import AlertMessage
-from tracker.domain.records.channels import MailRoute, MailSecurity
 
 ROOM = Room(total=200_000)
 MAX_REFERENCES = 20

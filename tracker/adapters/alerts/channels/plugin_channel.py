@@ -6,8 +6,8 @@ from eval_jobs.errors import ChannelRefused, ChannelUnreachable, ConfigError
 from eval_jobs.host.plugins import PluginKind, find_plugin
 from eval_jobs.records.program import Program
 from tracker.adapters.alerts.sending.target import within
+from tracker.domain.alerts.channels import ChannelKind
 from tracker.domain.records.alerts import AlertMessage
-from tracker.domain.records.channels import ChannelKind
 from tracker.ports import Notifier
 
 CHANNELS = PluginKind(

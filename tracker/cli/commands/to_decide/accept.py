@@ -9,7 +9,7 @@ from tracker.api.opening import open_project
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import config_option
 from tracker.domain.records.display import one_line
-from tracker.domain.records.types import Acceptance
+from tracker.domain.records.losses import Acceptance
 
 
 @click.command("accept")

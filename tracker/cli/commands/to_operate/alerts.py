@@ -157,7 +157,7 @@ def trial_message(run_id: str, now: datetime) -> AlertMessage:
 def alerts_view(view: AlertsView) -> RenderableType:
     """Return a table of open alerts, followed by channels and silences. Pure."""
     shown: list[RenderableType] = [_table(view.open) if view.open else Text("no open alerts")]
-    shown += [Text(f"{one_line(spot)} (see `tracker history`)", style="yellow") for spot in view.blind_spots]
+    shown += [Text(f"{one_line(spot)}; see `tracker history`", style="yellow") for spot in view.blind_spots]
     shown += [_channel_line(state) for state in view.channels] or [
         Text('no channel configured: alerts are only listed here (see "Get alerts" in the documentation)', style="dim")
     ]

@@ -13,7 +13,8 @@ from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import config_option
 from tracker.cli.tables.render import print_line, report_lines
 from tracker.cli.tables.report_json import report_document
-from tracker.domain.records.types import WORSE, Measure, Report, Verdict, VerdictWord
+from tracker.domain.records.losses import Measure
+from tracker.domain.records.types import WORSE, Report, Verdict, VerdictWord
 
 NO_NEWS = {VerdictWord.MISSING, VerdictWord.INCOMPARABLE}
 

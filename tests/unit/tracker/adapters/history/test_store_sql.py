@@ -20,7 +20,8 @@ from tracker.adapters.database.codec import from_json, to_json
 from tracker.adapters.database.tables import INCIDENTS, TRACKER_TABLES
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.adapters.samples.packed_parquet import SampleFiles, StoredSamples
-from tracker.domain.records.types import Closing, Gap, Incident, Report
+from tracker.domain.records.losses import Closing, Incident
+from tracker.domain.records.types import Gap, Report
 from tracker.domain.scores.sample_columns import SampleColumns
 
 RECORDED = forgetting_run(checkpoints=4, samples=4)

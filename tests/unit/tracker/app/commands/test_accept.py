@@ -3,7 +3,7 @@
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.commands.accept import accept
 from tracker.domain.overview.run import headline, overview
-from tracker.domain.records.types import Acceptance
+from tracker.domain.records.losses import Acceptance
 
 
 def test_accepting_a_level_replaces_the_verdicts_from_its_step_on() -> None:

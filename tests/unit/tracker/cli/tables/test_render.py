@@ -47,7 +47,7 @@ step   facts                      sums                    reversal
 missing: sums at step 300: no result: the server went away after 31 of 80
 samples of checkpoint 300 (E-EVAL-ENDPOINT)
 
-facts and sums were forgotten after step 600; reversal improved.
+facts and sums were forgotten after step 600; reversal improved earlier.
 """
     )
 
@@ -63,7 +63,7 @@ step   facts                sums                 reversal
  900   0.062 ▼▼ forgotten   0.113 ▼▼ forgotten   0.963 ~  inconclusive
 1000   0.037 ▼▼ forgotten   0.037 ▼▼ forgotten   0.988 ~  inconclusive
 
-facts and sums were forgotten after step 600; reversal improved.
+facts and sums were forgotten after step 600; reversal improved earlier.
 
 … 1 earlier checkpoint: --last 0 shows all
 """
@@ -97,7 +97,7 @@ step   facts      sums       reversal
 ▼▼ forgotten  ▼ regressed  ▲ improved  ~ inconclusive
 
 facts and sums were forgotten after step 600; reversal
-improved.
+improved earlier.
 """
     )
 

@@ -9,7 +9,7 @@ from tests.alerts import NOW, RUN, alert, end_of
 from tracker.domain.alerts.delivery import DeliveryStatus, DeliveryTurn, QueuedAlert, is_news, next_turn, without_causes
 from tracker.domain.alerts.pace import Pace
 from tracker.domain.records.alerts import Alert, AlertState, AlertSubject, Silence, SubjectKind
-from tracker.domain.records.types import Measure
+from tracker.domain.records.losses import Measure
 
 NOW_S = NOW.timestamp()
 LATER_S = NOW_S + 60

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from eval_jobs.types import EvalRecord, EvalResult
 from tests.unit.tracker.domain.making import record_of, suite_of
 from tracker.domain.best.choice import CHAMPION, best_by_benchmark, best_of, champions_of
-from tracker.domain.records.types import Closing, Incident, Measure
+from tracker.domain.records.losses import Closing, Incident, Measure
 from tracker.domain.scores.run_scores import RunScores, scores_of
 from tracker.domain.scores.sample_columns import columns_of
 

@@ -27,7 +27,7 @@ def unit_of(values: ArrayLike, jitter: Jitter = JITTER) -> LedgerSubject:
     matrix = matrix_from(values)
     count = matrix.means.size
     track = Track(scores=matrix, rows=np.arange(count))
-    return LedgerSubject(track=track, jitter=jitter, steps=steps_of(count), higher_is_better=True)
+    return LedgerSubject(track=track, counted=track.rows, jitter=jitter, steps=steps_of(count), higher_is_better=True)
 
 
 def steps_of(count: int) -> tuple[int, ...]:

@@ -11,6 +11,8 @@ from tests.records import RecordedRun, forgetting_run, scores_of_run
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
 from tracker.domain.forgetting.types import BenchmarkLedger, RunLedger
+from tracker.domain.forgetting.wording import notes
+from tracker.domain.records.losses import Closing, Drop, Incident
 from tracker.domain.records.policy import Policy
 
 RUN = forgetting_run()
@@ -207,6 +209,51 @@ def test_the_first_checkpoints_have_scores_and_no_ledger_yet(checkpoints: int) -
 def test_a_run_without_records_is_an_empty_ledger() -> None:
     ledger = ledger_of(replace(RUN, records=()))
     assert (ledger.benchmarks, ledger.steps, ledger.backward_transfer) == ((), (), None)
+
+
+def test_checkpoints_of_a_loss_that_is_over_are_no_part_of_the_peak() -> None:
+    found = run_ledger(scores_of_run(RUN), POLICY, [of_facts(600, 500, Closing.RECOVERED, 800)], details=0)
+    over, without = of("facts", found).whole.forgetting, of("facts").whole.forgetting
+    assert over is not None
+    assert without is not None
+    assert (without.peak.first_step, without.peak.last_step) == (500, 600)
+    assert not {500, 600} & {over.peak.first_step, over.peak.last_step}
+    assert of("facts", found).whole.means == of("facts").whole.means
+
+
+def test_after_an_accepted_loss_the_newest_checkpoints_are_compared_with_those_before_it() -> None:
+    drop = Drop(
+        baseline_steps=(600,),
+        before=0.9,
+        newest_steps=(800,),
+        now=0.1,
+        delta=-0.8,
+        ci_low=-0.9,
+        ci_high=-0.7,
+        n_common=40,
+        n_lost=30,
+        n_gained=0,
+    )
+    loss = replace(of_facts(700, 700, Closing.ACCEPTED, 800), last_step=None, drop=drop)
+    found = of("facts", run_ledger(scores_of_run(RUN), POLICY, [loss], details=0))
+    assert found.whole.forgetting is not None
+    peak, last = found.whole.forgetting.peak, found.whole.forgetting.last
+    assert (peak.first_step, peak.last_step, last.last_step, found.accepted_step) == (600, 600, 1000, 800)
+    assert "facts: level accepted at step 800, still compared with the one before the loss" in notes(found)
+
+
+def of_facts(opened: int, onset: int, closed_by: Closing, closed: int) -> Incident:
+    return Incident(
+        run_id=RUN.records[0].plan.checkpoint.run_id,
+        suite=RUN.records[0].plan.suite.name,
+        benchmark="facts",
+        opened_step=opened,
+        onset_step=onset,
+        closed_step=closed,
+        closed_by=closed_by,
+        last_step=closed - 100,
+        opened_digest="",
+    )
 
 
 def test_texts_of_described_samples_come_from_two_checkpoints() -> None:

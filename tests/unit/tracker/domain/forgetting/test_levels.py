@@ -139,7 +139,7 @@ def test_checkpoints_that_do_not_count_are_not_looked_at() -> None:
     values = levels(100, (*FORGETS[:6], 1.0, *FORGETS[6:]))
     unit = unit_of(values)
     kept = np.array([row for row in range(13) if row != 6])
-    found = found_of(replace(unit, track=replace(unit.track, rows=kept)))
+    found = found_of(replace(unit, counted=kept))
     assert (found.peak.first_step, found.peak.last_step) == (500, 600)
 
 

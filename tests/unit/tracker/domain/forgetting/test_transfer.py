@@ -113,7 +113,9 @@ def test_sequential_fine_tuning_of_t5_forgets_what_its_matrix_of_results_says(ru
     for task, stage in tasks.items():
         means = np.array([score.get((s, task), np.nan) for s in range(1, newest + 1)])
         track = Track(scores=Reported(means), rows=np.arange(stage - 1, newest))
-        unit = LedgerSubject(track=track, jitter=JITTER, steps=steps_of(newest), higher_is_better=True, chance=0.0)
+        unit = LedgerSubject(
+            track=track, counted=track.rows, jitter=JITTER, steps=steps_of(newest), higher_is_better=True, chance=0.0
+        )
         spans = phase_spans(phases, unit.steps, track.rows)
         origin = origin_of(unit, spans, is_late=stage > 1) if spans else None
         found += [(task, origin)] if origin is not None else []

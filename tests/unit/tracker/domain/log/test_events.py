@@ -21,7 +21,8 @@ from tracker.domain.log.events import (
     verdict_changes,
 )
 from tracker.domain.records.alerts import AlertState
-from tracker.domain.records.types import Acceptance, VerdictWord
+from tracker.domain.records.losses import Acceptance
+from tracker.domain.records.types import VerdictWord
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
 RECORDED = forgetting_run(checkpoints=8, samples=20)

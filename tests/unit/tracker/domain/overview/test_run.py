@@ -6,9 +6,17 @@ import pytest
 from tests.judged_run import judged_run
 from tests.records import checkpoint_of, forgetting_run
 from tracker.domain.overview.run import MAX_CHARS, decisive_comparison, headline, overview, standings
-from tracker.domain.records.types import Baseline, Measure, Report, VerdictWord
+from tracker.domain.records.losses import Measure
+from tracker.domain.records.reasons import NothingEarlier
+from tracker.domain.records.types import Baseline, Report, VerdictWord
 
 RUN = forgetting_run()
+
+
+def _of_facts(later: Report) -> str:
+    """Return the sentence on facts alone, at the end of the run."""
+    reports = [*RUN.reports, later]
+    return headline(overview([replace(one, verdicts=one.verdicts[:1], findings=()) for one in reports]))
 
 
 def _with_words(report: Report, **words: VerdictWord) -> Report:
@@ -17,7 +25,7 @@ def _with_words(report: Report, **words: VerdictWord) -> Report:
 
 
 def test_the_finding_of_the_run_is_one_sentence() -> None:
-    assert headline(overview(RUN.reports)) == "facts and sums were forgotten after step 600; reversal improved"
+    assert headline(overview(RUN.reports)) == "facts and sums were forgotten after step 600; reversal improved earlier"
 
 
 def test_the_sentence_follows_the_run() -> None:
@@ -29,7 +37,7 @@ def test_the_sentence_follows_the_run() -> None:
         "sums has no result at step 300; facts improved; no significant change in reversal (inconclusive)",
         "facts and sums improved; no significant change in reversal (inconclusive)",
         "facts and sums improved; no significant change in reversal (inconclusive)",
-        "facts and sums improved; no significant change in reversal (inconclusive)",
+        "facts and sums improved earlier; no significant change in reversal (inconclusive)",
         "facts and sums regressed after step 600; reversal improved",
         "facts and sums regressed after step 600; reversal improved",
     ]
@@ -41,9 +49,10 @@ def test_no_difference_found_is_never_called_no_change() -> None:
 
 
 def test_a_loss_that_cannot_be_told_any_more_is_still_mentioned() -> None:
-    later = _with_words(replace(RUN.reports[-1], step=1100), facts=VerdictWord.INCONCLUSIVE)
-    said = headline(overview([*RUN.reports, later]))
-    assert "facts was inconclusive at step 1100 (forgotten at step 1000)" in said
+    lasting = _with_words(replace(RUN.reports[-1], step=1100), facts=VerdictWord.INCONCLUSIVE)
+    over = replace(lasting, verdicts=(replace(lasting.verdicts[0], lost_since=None), *lasting.verdicts[1:]))
+    assert "facts was inconclusive at step 1100 (forgotten at step 1000)" in _of_facts(lasting)
+    assert _of_facts(over) == "no significant change in facts (inconclusive)"
 
 
 def test_a_blind_spot_after_a_loss_does_not_hide_it() -> None:
@@ -53,14 +62,17 @@ def test_a_blind_spot_after_a_loss_does_not_hide_it() -> None:
 
 def test_an_accepted_level_is_not_called_a_first_measurement() -> None:
     later = _with_words(replace(RUN.reports[-1], step=1100), facts=VerdictWord.FIRST)
-    said = headline(overview([*RUN.reports, later]))
-    assert "facts has a new baseline from step 1100 (forgotten at step 1000)" in said
+    assert _of_facts(later) == "facts has a new baseline from step 1100 (forgotten at step 1000)"
+    reason = NothingEarlier(accepted_step=1100)
+    (first, *_) = _with_words(RUN.reports[-1], facts=VerdictWord.FIRST).verdicts
+    alone = replace(RUN.reports[-1], verdicts=(replace(first, reason=reason),))
+    assert headline(overview([alone])) == "facts has a new baseline from step 1000"
 
 
 def test_a_newest_checkpoint_that_was_not_evaluated_is_named() -> None:
     newest, earlier = (replace(RUN.gaps[0], step=step) for step in (RUN.reports[-1].step + 100, 150))
     assert headline(overview(RUN.reports, [newest])).endswith(
-        f"; step {newest.step} was not evaluated; reversal improved"
+        f"; step {newest.step} was not evaluated; reversal improved earlier"
     )
     assert headline(overview(RUN.reports, [earlier])) == headline(overview(RUN.reports))
 
@@ -91,11 +103,11 @@ def test_doubts_and_blind_spots_do_not_interrupt_a_loss(between: VerdictWord) ->
 def test_a_loss_that_is_over_is_said_once_and_not_held_against_later_checkpoints() -> None:
     back = _with_words(replace(RUN.reports[-1], step=1100), facts=VerdictWord.RECOVERED)
     assert headline(overview([*RUN.reports, back])) == (
-        "sums was forgotten after step 600; facts recovered; reversal improved"
+        "sums was forgotten after step 600; facts recovered; reversal improved earlier"
     )
     after = _with_words(replace(RUN.reports[-1], step=1200), facts=VerdictWord.INCONCLUSIVE)
     assert headline(overview([*RUN.reports, back, after])) == (
-        "sums was forgotten after step 600; reversal improved; no significant change in facts (inconclusive)"
+        "sums was forgotten after step 600; reversal improved earlier; no significant change in facts (inconclusive)"
     )
 
 

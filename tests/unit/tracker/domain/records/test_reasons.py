@@ -5,8 +5,10 @@ from typing import get_args
 
 from tests.judged_run import judged_run
 from tests.outlines import stored_outline
+from tests.unit.tracker.domain.judging import followed, run_of
 from tracker.adapters.database.codec import from_json, to_json
 from tracker.cli.tables.report_json import report_document
+from tracker.domain.records.policy import Policy
 from tracker.domain.records.reason_text import latency_reason_text, reason_text
 from tracker.domain.records.reasons import (
     AgainstHistory,
@@ -116,3 +118,17 @@ def test_an_outline_has_only_the_reason_of_what_is_missing() -> None:
     missing = replace(REPORT.verdicts[0], word=VerdictWord.MISSING, reason=Failed(message="gone", error="E-X"))
     (kept,) = stored_outline(replace(REPORT, verdicts=(missing,))).verdicts
     assert reason_text(kept) == "no result: gone (E-X)"
+
+
+def test_the_numbers_of_a_loss_are_those_of_its_sentence_beside_those_that_were_tested() -> None:
+    newest = followed(run_of(*[178] * 5, 184, *[60] * 4), Policy(planned_checkpoints=20))[-1]
+    document = report_document(newest)
+    assert isinstance(document["verdicts"], list)
+    (verdict,), drop = document["verdicts"], newest.verdicts[0].drop
+    assert drop is not None
+    tested = newest.verdicts[0].reason
+    assert isinstance(tested, Compared)
+    fields = verdict["reason_fields"]
+    assert (fields["before"], fields["now"]) == (drop.before, drop.now)
+    assert (fields["tested_before"], fields["tested_now"]) == (tested.before, tested.now)
+    assert (fields["tested_before"], fields["tested_now"]) != (drop.before, drop.now)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from eval_jobs.types import EvalRecord, EvalResult, SampleScore, SampleStatus, ServeSpec
 from tests.score_tables import Table, table_of, table_of_records
 from tests.unit.tracker.domain.making import failure_of, record_of, suite_of
-from tracker.domain.records.types import Measure
+from tracker.domain.records.losses import Measure
 from tracker.domain.scores.run_scores import RunScores, scores_of, with_record, without_step
 from tracker.domain.scores.sample_columns import SampleColumns, columns_of
 from tracker.domain.scores.series import BenchmarkSeries

@@ -12,9 +12,10 @@ from tests.imported import fields, given, lm_eval
 from tracker.domain.imports.lm_eval import sheets_of_lm_eval
 from tracker.domain.imports.records import checkpoints_of
 from tracker.domain.imports.types import Sheet
+from tracker.domain.records.losses import Acceptance
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.reason_text import reason_text
-from tracker.domain.records.types import Acceptance, Verdict, VerdictWord
+from tracker.domain.records.types import Verdict, VerdictWord
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.verdicts.context import RunContext
 from tracker.domain.verdicts.judge import judge

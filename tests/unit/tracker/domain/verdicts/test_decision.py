@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests.unit.tracker.domain.regression.tables import flipping, track_of
-from tracker.domain.records.types import Baseline, Closing, Incident, VerdictWord
+from tracker.domain.records.losses import Closing, Incident
+from tracker.domain.records.types import Baseline, VerdictWord
 from tracker.domain.regression.detector import ErrorBudget, jitter_of
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.verdicts.decision import Decision, comparable, decide, was_learned

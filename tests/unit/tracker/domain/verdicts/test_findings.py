@@ -10,9 +10,10 @@ from eval_jobs.types import EvalRecord, EvalResult, SampleStatus
 from tests.unit.tracker.domain.judging import changes_of, followed, run_of
 from tests.unit.tracker.domain.making import record_of
 from tests.unit.tracker.domain.regression.tables import flipping
+from tracker.domain.records.losses import Closing, Measure
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.reason_text import reason_text
-from tracker.domain.records.types import Closing, Measure, Report, Verdict, VerdictWord
+from tracker.domain.records.types import Report, Verdict, VerdictWord
 from tracker.domain.scores.matrix import FloatArray
 
 POLICY = Policy(planned_checkpoints=40)

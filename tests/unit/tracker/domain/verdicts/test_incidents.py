@@ -11,9 +11,10 @@ from tests.unit.tracker.domain.judging import NOW, changes_of, followed, judged,
 from tests.unit.tracker.domain.making import record_of, suite_of
 from tracker.domain.alerts.rules import alerts_for
 from tracker.domain.records.alerts import Alert, AlertState
+from tracker.domain.records.losses import Acceptance, Closing, Incident
 from tracker.domain.records.policy import Pinned, Policy
 from tracker.domain.records.reason_text import reason_text
-from tracker.domain.records.types import Acceptance, Baseline, Closing, Incident, Report, VerdictWord
+from tracker.domain.records.types import Baseline, Report, VerdictWord
 from tracker.domain.verdicts.context import RunContext
 from tracker.domain.verdicts.hypothesis import Subject
 from tracker.domain.verdicts.incidents import accepted, counting, incidents_at, is_covered, open_of

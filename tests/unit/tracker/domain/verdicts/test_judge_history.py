@@ -9,9 +9,10 @@ from eval_jobs.codec import plan_from_json, plan_to_json
 from eval_jobs.types import EvalRecord, Generation, ServeSpec
 from tests.unit.tracker.domain.judging import NOW, POLICY, judged, right, run_of, scores_of, words
 from tests.unit.tracker.domain.making import failure_of, record_of, suite_of
+from tracker.domain.records.losses import Acceptance
 from tracker.domain.records.policy import Phase, Pinned, Policy
 from tracker.domain.records.reason_text import reason_text
-from tracker.domain.records.types import Acceptance, Baseline, Verdict, VerdictWord
+from tracker.domain.records.types import Baseline, Verdict, VerdictWord
 from tracker.domain.verdicts.context import RunContext
 from tracker.domain.verdicts.judge import judge
 

@@ -3,8 +3,9 @@ from datetime import UTC, datetime, timedelta
 
 from eval_jobs.types import EvalRecord
 from tests.records import checkpoint_of, forgetting_run
+from tracker.domain.records.losses import Closing, Incident
 from tracker.domain.records.reasons import Failed
-from tracker.domain.records.types import Closing, Incident, Report, Verdict, VerdictWord
+from tracker.domain.records.types import Report, Verdict, VerdictWord
 from tracker.domain.verdicts.out_of_order import NEAREST, overtaken_by, rejudged, with_corrected, withdrawn
 
 RECORDS = forgetting_run(checkpoints=16, samples=2, trouble=False).records

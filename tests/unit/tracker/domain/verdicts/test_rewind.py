@@ -9,8 +9,9 @@ from tests.unit.tracker.domain.judging import NOW, remembering, right, scores_of
 from tests.unit.tracker.domain.making import record_of
 from tracker.domain.alerts.rules import alerts_for
 from tracker.domain.records.alerts import Alert, AlertState
+from tracker.domain.records.losses import Closing
 from tracker.domain.records.policy import Policy
-from tracker.domain.records.types import Closing, Report, VerdictWord
+from tracker.domain.records.types import Report, VerdictWord
 from tracker.domain.verdicts.context import RunContext
 from tracker.domain.verdicts.judge import judge
 from tracker.domain.verdicts.rewind import left_behind

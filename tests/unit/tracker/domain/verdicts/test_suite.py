@@ -10,10 +10,11 @@ from tests.unit.tracker.domain.judging import changes_of, followed
 from tests.unit.tracker.domain.making import record_of
 from tracker.domain.alerts.rules import alerts_for
 from tracker.domain.records.alerts import Alert, AlertState
+from tracker.domain.records.losses import Closing
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.reasons import Disruption
-from tracker.domain.records.types import Closing, Report, Verdict, VerdictWord
+from tracker.domain.records.types import Report, Verdict, VerdictWord
 from tracker.domain.verdicts.context import RunContext
 
 POLICY = Policy(planned_checkpoints=40)

@@ -11,7 +11,7 @@ from eval_jobs.host.secrets import held_secrets
 from tests.alert_messages import hostile, ordinary
 from tests.channels import opened
 from tests.fakes.chat_services import Asked, ChatService, Said
-from tracker.domain.records.channels import ChannelKind
+from tracker.domain.alerts.channels import ChannelKind
 
 TOKEN = "q7rK2mZ9x4Wv8LpT"  # noqa: S105 - of nobody
 

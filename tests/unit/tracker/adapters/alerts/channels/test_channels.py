@@ -23,8 +23,8 @@ from tests.fakes.clock import FakeClock
 from tracker.adapters.alerts.channels import alertmanager, dingtalk, feishu, slack
 from tracker.adapters.alerts.opening import open_channels
 from tracker.adapters.alerts.sending.markdown import address, escape_markdown
+from tracker.domain.alerts.channels import ChannelKind, ChannelSettings, SecretSource
 from tracker.domain.records.alerts import AlertKind, AlertState
-from tracker.domain.records.channels import ChannelKind, ChannelSettings, SecretSource
 
 NOW = datetime(2026, 2, 1, 13, 0, tzinfo=UTC)
 

@@ -20,7 +20,7 @@ from tests.fakes.hostile_server import (
     trickle_headers,
     zstd,
 )
-from tracker.domain.records.channels import ChannelKind
+from tracker.domain.alerts.channels import ChannelKind
 
 ALL = (*KINDS, ChannelKind.APPRISE)
 WITHOUT_SENSE: dict[str, Behaviour] = {

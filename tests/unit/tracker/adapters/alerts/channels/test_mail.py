@@ -14,8 +14,8 @@ from tests.alert_messages import alert, hostile, huge, message_of, ordinary, res
 from tests.channels import mail_channel, self_signed
 from tests.fakes.hostile_server import HostileServer, forever
 from tests.fakes.mail_server import MailServer
+from tracker.domain.alerts.channels import MailSecurity
 from tracker.domain.records.alerts import AlertState
-from tracker.domain.records.channels import MailSecurity
 
 PASSWORD = "correct horse"  # noqa: S105 - of a server in this process
 
