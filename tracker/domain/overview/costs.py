@@ -8,6 +8,7 @@ from eval_jobs.spending import total
 from eval_jobs.types import Cost, EvalPlan, EvalRecord
 from tracker.domain.best.retention import identity_of
 from tracker.domain.records.display import count_text, duration_text, tokens_text
+from tracker.domain.records.imported import is_imported
 from tracker.domain.verdicts.screening import is_screen
 
 
@@ -40,10 +41,13 @@ class RunCosts:
     checkpoints: tuple[CostOfStep, ...]
     """In the order of the records."""
     total: Cost
+    known: int = 0
+    """Checkpoints whose results cost nothing: identical weights had been evaluated before."""
 
 
 def run_costs(run_id: str, records: Iterable[EvalRecord]) -> RunCosts:
-    """Return the costs of all records of a run; imported records have none."""
+    """Return the costs of all records of a run; imported records have none, nor have known results."""
+    known = list(records)
     rows = tuple(
         CostOfStep(
             step=r.plan.checkpoint.step,
@@ -52,10 +56,12 @@ def run_costs(run_id: str, records: Iterable[EvalRecord]) -> RunCosts:
             plan_id=r.plan.id,
             cost=r.cost,
         )
-        for r in records
+        for r in known
         if r.cost is not None
     )
-    return RunCosts(run_id=run_id, checkpoints=rows, total=total(row.cost for row in rows))
+    paid = {row.step for row in rows}
+    free = {r.plan.checkpoint.step for r in known if not is_imported(r)} - paid
+    return RunCosts(run_id=run_id, checkpoints=rows, total=total(row.cost for row in rows), known=len(free))
 
 
 def asked_by(plan: EvalPlan) -> Asked:
@@ -82,6 +88,8 @@ def with_cost_so_far(record: EvalRecord, records: Iterable[EvalRecord]) -> EvalR
 def cost_headline(costs: RunCosts) -> str:
     """Return `18 checkpoints, 2.4 h, 2.1 GPU h, 3.4 M tokens`; unknown parts are left out."""
     count = count_text(len({row.step for row in costs.checkpoints}), "checkpoint")
+    if costs.known:
+        count += f" and {costs.known} with known results"
     return ", ".join([count, duration_text(costs.total.wall_s), *_resources(costs.total)])
 
 

@@ -75,10 +75,13 @@ def _alert(alert: Alert) -> dict[str, object]:
     evidence = None
     if alert.evidence is not None:
         evidence = asdict(alert.evidence)
-        evidence["lost_samples"] = [clean(question) for question in alert.evidence.lost_samples]
+        for name in ("lost_samples", "lines"):
+            evidence[name] = [clean(line) for line in evidence[name]]
+        evidence["hint"] = clean(alert.evidence.hint)
     return {
         "fingerprint": clean(alert.fingerprint),
         "state": alert.state,
+        "is_correction": alert.is_correction,
         "kind": alert.kind,
         "step": alert.step,
         "subject": clean(alert_subject_text(alert.subject)),

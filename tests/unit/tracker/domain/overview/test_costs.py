@@ -27,6 +27,8 @@ def test_the_costs_of_a_run_are_its_checkpoints_and_their_sum() -> None:
     assert costs.total.wall_s == 3 * 1600
     assert costs.total.gpu_s == 3 * 12_800
     assert cost_headline(costs) == "3 checkpoints, 1.3 h, 10.7 GPU h, 3.6 M tokens"
+    known = run_costs(RUN.run_id, (*RECORDS[:2], replace(RECORDS[2], cost=None)))
+    assert cost_headline(known).startswith("2 checkpoints and 1 with known results, ")
 
 
 def in_parts(record: EvalRecord) -> tuple[EvalRecord, EvalRecord]:

@@ -293,6 +293,9 @@ def test_a_receiver_gets_the_numbers_as_numbers(tmp_path: Path) -> None:
     assert told["evidence"]["change"] == -0.21
     assert told["evidence"]["baseline_steps"] == [100, 200, 300, 400, 500]
     assert datetime.fromisoformat(told["raised_at"]).tzinfo is not None
+    page = Path("docs/how-to/alerts.md").read_text("utf-8")
+    names = {*document, *told, *told["evidence"]} - {"alerts"}
+    assert {name for name in names if f"`{name}`" not in page} == {"evidence"}, "in the section on receivers"
 
 
 def test_a_changed_body_or_an_old_time_is_not_believed_by_a_receiver(tmp_path: Path) -> None:
