@@ -23,6 +23,8 @@ MOST_NUMBERS = 50
 """Of one run that are followed: the first ones."""
 CONDITION_HEALTHY = 3
 """Points in a row that end what a user's condition found: a number near a threshold crosses it again and again."""
+SILENT_STEPS = 20
+"""Steps that others print, and the followed rank does not, before another one is followed."""
 HIGHEST = 1e100
 """Beyond it, a number counts as infinite."""
 _SPEEDS = (NumberKind.RATE, NumberKind.STEP_TIME)
@@ -43,7 +45,11 @@ class RunSeries:
     _newest: int | None = None
     """Highest step."""
     _rank: int | None = None
-    """The first that printed: all rules but `behind` follow it and rows without a rank."""
+    """The first that printed: all rules but `behind` follow it and rows without a rank, until it is silent."""
+    _ahead: int = 0
+    """Number of steps beyond its last row that other ranks have printed."""
+    _ahead_step: int = 0
+    """The highest of them."""
     _loss: LossSeries = field(default_factory=LossSeries)
     _flat: FlatSeries = field(default_factory=FlatSeries)
     _numbers: dict[str, NumberSeries] = field(default_factory=dict)
@@ -98,13 +104,25 @@ class RunSeries:
 
     def _is_followed(self, step: int, rank: int | None) -> bool:
         """Return whether a row is of the rank that is followed, and not of a slow log."""
-        if rank is not None and rank != self._rank:
+        if rank is not None and rank != self._rank and not self._takes_over(step, rank):
             return False
+        self._ahead = 0
         return not self.ignores_late or self._newest is None or step >= self._newest
+
+    def _takes_over(self, step: int, rank: int) -> bool:
+        """Return whether a rank is followed from now on: after a restart with fewer, the one before is silent."""
+        beyond = self._ahead_step if self._ahead else self._newest
+        if beyond is None or step <= beyond:
+            return False
+        self._ahead, self._ahead_step = self._ahead + 1, step
+        if self._ahead < SILENT_STEPS:
+            return False
+        self._rank = rank
+        return True
 
     def begin_branch(self, step: int) -> None:
         """Begin again: training goes back to an earlier step."""
-        self._newest = None
+        self._newest = self._rank = None
         self._begin_again(step)
 
     def _compare(self, rank: int, points: Sequence[SeriesPoint]) -> None:

@@ -163,6 +163,19 @@ def test_ranks_that_print_the_same_step_count_once() -> None:
     assert run.findings == ()
 
 
+@pytest.mark.parametrize("every", [1, 100])
+def test_after_a_restart_with_fewer_ranks_another_one_is_followed(every: int) -> None:
+    """Before it, ranks print the same steps, and only the first one counts: the others have NaN in a number."""
+    run = RunSeries(ignores_late=True)
+    for step in range(every, 101 * every, every):
+        for rank in (63, *range(63)):
+            run.take(step, {"loss": 2.5 + step % 7 / 1000, "entropy": 1.0 if rank == 63 else math.nan}, rank=rank)
+    assert run.findings == ()
+    for step in range(101 * every, 401 * every, every):
+        run.take(step, {"loss": 2.5 + step % 7 / 1000 if step < 300 * every else 9.0}, rank=31)
+    assert {SeriesName.DIVERGED, SeriesName.COLLAPSED} & {one.name for one in run.findings}
+
+
 @pytest.mark.parametrize(("ranks", "steps", "names"), [(2, 9, []), (3, 2, []), (3, 3, ["behind"]), (64, 9, ["behind"])])
 @pytest.mark.parametrize("key", ["loss", "step_time"])
 def test_one_rank_that_leaves_the_others_is_shown(key: str, ranks: int, steps: int, names: Sequence[str]) -> None:
