@@ -45,6 +45,8 @@ OUTLIVED_S = 60.0
 """After a process was killed for memory: if all ranks live on for as long, it was another one that shares a cgroup."""
 END_S = 10.0
 """After the end of all processes: their last lines are read first."""
+REPORTED_S = 20.0
+"""After the end of all processes, by which it is found, reported and stored unless others are started."""
 
 
 @dataclass(frozen=True, kw_only=True)

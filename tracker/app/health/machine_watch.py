@@ -6,20 +6,21 @@ watch.look(follower, job, run_id)      # about every two seconds
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from eval_jobs.records.gpu_health import GpuHealth
 from tracker.app.health.job_watch import newest_run
-from tracker.domain.health.gpus import gpu_findings, gpu_table
+from tracker.domain.health.gpus import MEMORY_ERRORS, gpu_findings, gpu_table
 from tracker.domain.health.logs.streams import Stream
 from tracker.domain.health.logs.text import RawLine
 from tracker.domain.health.processes.jobs import Job
 from tracker.domain.health.processes.leaks import Trend
 from tracker.domain.health.processes.signs import ProcessSign, sign_of_gpu, sign_of_leak
 from tracker.domain.health.run_state import StreamState
+from tracker.domain.records.training import IncidentEnd, Severity
 
 if TYPE_CHECKING:  # the ports of the whole program import the statistics, and an agent stays small
     from tracker.app.health.follow import LogFollower
@@ -31,6 +32,8 @@ GPUS_S = 30.0
 KERNEL = "kernel"
 _LEAK, _GPU = "leak", "gpu"
 """What identifies a condition begins with one of these."""
+_Signs = Mapping[str, ProcessSign | None]
+"""By what identifies each; None: it cannot be known now whether it lasts."""
 
 
 @dataclass(kw_only=True)
@@ -65,15 +68,27 @@ class MachineWatch:
     def take(self, run: RunLog, job: Job, now: datetime) -> bool:
         """Take what is new, and return whether the state of the run has changed."""
         pids = frozenset(one.pid for one in job.members)
-        if job.ranks and not pids & self._job:
+        is_other = bool(job.ranks) and not pids & self._job
+        has_ended = not job.ranks and bool(run.state.pace.ended)
+        has_changed = False
+        if has_ended or (is_other and self._job):
+            has_changed = self._end_conditions(run, now)
+        if is_other:
             self._trends, self._ecc = {}, {}
         self._job = pids or self._job
-        has_changed = self._take_messages(run, now) > 0
+        has_changed |= self._take_messages(run, now) > 0
         if job.ranks and self._is_due(USAGE_S, now):
             has_changed |= self._take_conditions(run, _LEAK, self._usage(job, now), now)
         if job.ranks and self._is_due(GPUS_S, now):
             has_changed |= self._take_conditions(run, _GPU, self._gpus(pids, run.state.lasting), now)
         return has_changed
+
+    def _end_conditions(self, run: RunLog, now: datetime) -> bool:
+        """End what was measured of a job that has ended."""
+        known = tuple(run.state.lasting)
+        for key in known:
+            run.end_condition(key, now, IncidentEnd.ENDED)
+        return bool(known)
 
     def _take_messages(self, run: RunLog, now: datetime) -> int:
         """Take the kernel's messages as lines of a log; messages before the first job are dropped."""
@@ -86,8 +101,8 @@ class MachineWatch:
             run.take(RawLine(number=self._lines, text=text), stream, self._kernel)
         return len(messages)
 
-    def _usage(self, job: Job, now: datetime) -> dict[str, ProcessSign]:
-        """Return the leaks, by what identifies each."""
+    def _usage(self, job: Job, now: datetime) -> _Signs:
+        """Return the leaks, by what identifies each; None: not known, as in the first hours of this process."""
         found = self.machine.usage(job.members)
         numbers = (
             ("memory_leak", found.memory_bytes, found.memory_limit_bytes),
@@ -99,7 +114,13 @@ class MachineWatch:
             if gpu.memory is not None:
                 used, name = gpu.memory, f"gpu_memory_leak {gpu.index}"
                 signs[name] = self._leak("gpu_memory_leak", name, used.used_bytes, used.total_bytes, now)
-        return {f"{_LEAK} {key} {sign.trouble.severity}": sign for key, sign in signs.items() if sign is not None}
+        found_here: dict[str, ProcessSign | None] = {}
+        for key, sign in signs.items():
+            if sign is not None:
+                found_here[f"{_LEAK} {key} {sign.trouble.severity}"] = sign
+            elif key not in self._trends or not self._trends[key].is_known:
+                found_here |= dict.fromkeys(f"{_LEAK} {key} {severity}" for severity in Severity)
+        return found_here
 
     def _leak(self, name: str, key: str, value: int | None, limit: int | None, now: datetime) -> ProcessSign | None:
         """Add a reading to a trend, and return whether it grows to its limit."""
@@ -109,25 +130,30 @@ class MachineWatch:
         trend.take(now.timestamp(), value)
         return sign_of_leak(name, trend, value, limit)
 
-    def _gpus(self, pids: frozenset[int], known: Collection[str]) -> dict[str, ProcessSign]:
-        """Return what is wrong with GPUs twice in a row, or was before, by what identifies each."""
-        signs = {}
+    def _gpus(self, pids: frozenset[int], known: Collection[str]) -> _Signs:
+        """Return what is wrong with GPUs twice in a row, or was before, by what identifies each; None: not known."""
+        signs: dict[str, ProcessSign | None] = {}
         self._gpus_read = self.machine.gpus(pids)
+        if not self._gpus_read:
+            return dict.fromkeys(known)
         for gpu in self._gpus_read:
-            errors = self._ecc.setdefault(gpu.index, gpu.uncorrected_ecc_errors or 0)
+            # An earlier process of the agent reported errors: what the GPU had before the job is no longer known.
+            is_reported = f"{_GPU} {MEMORY_ERRORS} {gpu.index}" in known
+            errors = self._ecc.setdefault(gpu.index, 0 if is_reported else gpu.uncorrected_ecc_errors or 0)
             for finding in gpu_findings(gpu, known_errors=errors):
                 signs[f"{_GPU} {finding.name} {finding.gpu}"] = sign_of_gpu(finding)
         lasting, self._seen_once = signs.keys() & {*self._seen_once, *known}, frozenset(signs)
         return {key: sign for key, sign in signs.items() if key in lasting}
 
-    def _take_conditions(self, run: RunLog, prefix: str, signs: dict[str, ProcessSign], now: datetime) -> bool:
-        """Begin and end what lasts; return whether there was any change."""
+    def _take_conditions(self, run: RunLog, prefix: str, signs: _Signs, now: datetime) -> bool:
+        """Begin and end what lasts; return whether there was any change. What is not known stays as it is."""
         known = {key for key in run.state.lasting if key.startswith(prefix)}
+        begun = {key: sign for key, sign in signs.items() if sign is not None and key not in known}
         for key in known - signs.keys():
             run.end_condition(key, now)
-        for key in signs.keys() - known:
-            run.begin_condition(key, signs[key], now)
-        return known != signs.keys()
+        for key, sign in begun.items():
+            run.begin_condition(key, sign, now)
+        return bool(begun or known - signs.keys())
 
     def _is_due(self, interval_s: float, now: datetime) -> bool:
         before = self._read_at.get(interval_s)

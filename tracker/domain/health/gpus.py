@@ -10,6 +10,7 @@ HARDWARE = {ThrottleReason.HW_THERMAL: "it is too hot", ThrottleReason.HW_POWER_
 """Reasons of the hardware. HW_SLOWDOWN comes with each of them; alone, it is also reported while clocks change."""
 _Trouble = tuple[str, str, str]
 """Name, rest of a sentence about the GPU, and hint."""
+MEMORY_ERRORS = "gpu_memory_errors"
 COOLING = "check fans, airflow and room temperature; until then the whole training is as slow as this GPU"
 
 
@@ -62,7 +63,7 @@ def _memory_errors(found: GpuHealth, known: int) -> _Trouble | None:
     if count <= 0:
         return None
     errors = "1 uncorrected memory error" if count == 1 else f"{count:,} uncorrected memory errors"
-    return "gpu_memory_errors", f"has {errors}", "stop the training, reset the GPU, and replace it if they return"
+    return MEMORY_ERRORS, f"has {errors}", "stop the training, reset the GPU, and replace it if they return"
 
 
 def _heat(found: GpuHealth) -> _Trouble | None:

@@ -191,11 +191,11 @@ class RunLog:
         if key not in self.state.lasting:
             self.state.lasting[key] = incident_of_sign(sign, self.state.run_id, self.state.steps.reached, at)
 
-    def end_condition(self, key: str, at: datetime) -> None:
+    def end_condition(self, key: str, at: datetime, ended_by: IncidentEnd = IncidentEnd.RECOVERED) -> None:
         """Note that it is no longer so."""
         found = self.state.lasting.pop(key, None)
         if found is not None:
-            self.ended[found.id] = replace(found, ended_by=IncidentEnd.RECOVERED, last_seen_at=at)
+            self.ended[found.id] = replace(found, ended_by=ended_by, last_seen_at=at)
 
     def note_lines(self, stream: Stream) -> None:
         """Note that lines were read of a log, of whatever kind: the training does something."""

@@ -27,6 +27,7 @@ from tracker.adapters.trainer_files.documents import command_documents
 from tracker.api.opening import open_project
 from tracker.api.settings_file import SettingsFile
 from tracker.app.daemon import StopRule, watch
+from tracker.app.health.job_watch import REPORTED_S
 from tracker.app.leading import LeadLost, WatchLog, demand_lead, stand_by
 from tracker.app.readiness import ReadyGate
 from tracker.app.world import Tick, WatchState, World
@@ -192,7 +193,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay, shown:
             keep_workers=lambda: _keep(session, gate),
             stop=StopRule(
                 training_ended=session.training_ended,
-                quiet_s=_quiet_s(project.config),
+                quiet_s=_quiet_s(project.config, is_live=not session.must_be_ready),
                 is_superseded=session.is_superseded,
             ),
             show=partial(_show, display, session, world),
@@ -275,8 +276,12 @@ def _is_gone(trainer: psutil.Process) -> bool:
         return True
 
 
-def _quiet_s(config: Config) -> float:
-    """Return the time in seconds in which the last checkpoint settles and is found, by file events or polling."""
+def _quiet_s(config: Config, *, is_live: bool) -> float:
+    """Return the time in seconds in which the last checkpoint settles and is found, by file events or polling.
+
+    `is_live`: whether the training was followed until now, so that the agent still reports how it ended.
+    """
+    least_s = REPORTED_S if is_live else 0.0
     if config.run.is_bucket:  # an uploader may lag behind the end of training
-        return PASSED_S + 2 * config.watch.settle_s + config.watch.rescan_s
-    return 2 * config.watch.settle_s + (config.watch.rescan_s if config.watch.polling else 2.0)
+        return max(least_s, PASSED_S + 2 * config.watch.settle_s + config.watch.rescan_s)
+    return max(least_s, 2 * config.watch.settle_s + (config.watch.rescan_s if config.watch.polling else 2.0))

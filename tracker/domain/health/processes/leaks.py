@@ -52,9 +52,14 @@ class Trend:
             return
         self.points.append((at_s, value))
 
+    @property
+    def is_known(self) -> bool:
+        """Whether there are enough points to know whether it grows."""
+        return len(self.points) == POINTS
+
     def hours_to(self, limit: float) -> float | None:
         """Return in how many hours the limit is reached; None: never, or unknown."""
-        if len(self.points) < POINTS:
+        if not self.is_known:
             return None
         points = tuple(self.points)
         whole, newest = slope(points), slope(points[POINTS // 2 :])

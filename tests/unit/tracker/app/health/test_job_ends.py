@@ -6,7 +6,7 @@ from tests.fakes.health import FakeHealth
 from tests.fakes.training_log import FakeTrainingLog
 from tests.job_world import World
 from tracker.app.health.follow import LogFollower, Reading
-from tracker.app.health.job_watch import CHECK_S, END_S, FIRST_SCANS, FIRST_SCANS_S, OUTLIVED_S, SCAN_S
+from tracker.app.health.job_watch import CHECK_S, END_S, FIRST_SCANS, FIRST_SCANS_S, OUTLIVED_S, REPORTED_S, SCAN_S
 from tracker.domain.health.failures import failures_of
 from tracker.domain.health.logs.streams import Stream
 from tracker.domain.health.logs.text import RawLine
@@ -14,6 +14,7 @@ from tracker.domain.health.processes.pace import JobPhase
 from tracker.domain.health.processes.seen import ProcessId, SeenProcess
 from tracker.domain.health.run_state import StreamState
 from tracker.domain.records.training import IncidentEnd
+from tracker.wiring.agent import SAVE_S
 
 
 @pytest.fixture
@@ -59,6 +60,15 @@ def test_the_ends_of_a_training_are_distinguished(
         how = "was killed (SIGKILL)" if "-9" in printed else "ended before the others"
         assert found[0].cause.text == f"rank 0 {how}, and no log says why"
     assert world.run(SCAN_S * 3) == []
+
+
+@pytest.mark.parametrize("offset_s", range(int(CHECK_S)))
+def test_a_watcher_that_waits_for_the_end_learns_how_the_training_ended(world: World, offset_s: int) -> None:
+    world.train(10)
+    world.run(offset_s)
+    world.end(1, 0)
+    world.run(REPORTED_S - SAVE_S)
+    assert world.state == "gone"
 
 
 def test_a_rank_that_starts_late_and_dies_before_the_first_step_is_named(world: World) -> None:

@@ -110,3 +110,43 @@ def test_a_gpu_is_an_incident_after_two_readings_and_errors_from_before_the_trai
     restarted.machine.found = watched.machine.found
     restarted.look(120)
     assert [one.id for one in restarted.found()] == [one.id for one in watched.found() if not one.is_over]
+
+
+def test_a_restarted_agent_keeps_what_lasts_until_it_knows_better() -> None:
+    watched = Watched()
+    broken = GpuHealth(index=0, uncorrected_ecc_errors=5)
+    watched.machine.found = (replace(broken, uncorrected_ecc_errors=3),)
+    for minute in range(200):
+        watched.machine.used = Usage(memory_bytes=(100 << 30) + minute * (1 << 28), memory_limit_bytes=160 << 30)
+        watched.look(60)
+        watched.machine.found = (broken,)
+    names = ["gpu_memory_errors", "memory_leak"]
+    assert sorted(one.name for one in watched.found()) == names
+    again = Watched()
+    again.run = RunLog(rules=(), state=watched.run.state)
+    again.machine.used, again.machine.found = watched.machine.used, ()  # the driver does not respond
+    again.look(60)
+    again.machine.found = (broken,)
+    again.look(60)
+    assert sorted(one.name for one in again.found() if not one.is_over) == names
+    again.look(60 * 130)  # it no longer grows
+    over = [one for one in again.found() if one.is_over]
+    assert [(one.name, one.ended_by) for one in over] == [("memory_leak", IncidentEnd.RECOVERED)]
+
+
+def test_nothing_that_is_measured_of_a_job_outlasts_it() -> None:
+    watched = Watched()
+    hot = GpuHealth(index=0, temperature_c=95, slowdown_c=90)
+    watched.machine.found = (hot,)
+    watched.look(60)
+    assert [one.name for one in watched.found()] == ["gpu_too_hot"]
+    watched.look(job=Job())
+    assert [one.is_over for one in watched.found()] == [False], "it was not found, and may be there"
+    watched.run.state.pace.ended = "finished"
+    watched.look(job=Job())
+    assert [one.ended_by for one in watched.found()] == [IncidentEnd.ENDED]
+    watched.look(60, job=job(21, 22))
+    assert [one.is_over for one in watched.found()] == [True, False]
+    watched.machine.found = (replace(hot, temperature_c=60),)
+    watched.look(job=job(31, 32))
+    assert [one.ended_by for one in watched.found()] == [IncidentEnd.ENDED] * 2, "of another job"
