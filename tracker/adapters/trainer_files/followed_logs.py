@@ -1,7 +1,7 @@
 """The logs of a run that are followed, and which of them are read side by side."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tracker.adapters.trainer_files.event_files import FollowedEvents
@@ -26,6 +26,14 @@ class FollowedLog:
     """Whether only a process that prints to it names it."""
     is_silenced: bool = False
     """Whether its error was reported."""
+
+
+def in_turn(queues: Sequence[deque[FollowedLog]], last: str) -> list[deque[FollowedLog]]:
+    """Return the logs from that on which follows the one with the path `last`, with which a reading ended."""
+    for at, queue in enumerate(queues, start=1):
+        if any(str(one.file.path) == last for one in queue):
+            return [*queues[at:], *queues[:at]]
+    return list(queues)
 
 
 def queues_of(followed: Mapping[str, FollowedLog]) -> list[deque[FollowedLog]]:

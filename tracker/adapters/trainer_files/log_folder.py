@@ -7,6 +7,7 @@ NFS. Logs with exact numbers are read before those that are rounded for people: 
 import logging
 import os
 import stat
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,7 @@ from eval_jobs.ports import Clock
 from tracker.adapters.trainer_files.event_files import FollowedEvents
 from tracker.adapters.trainer_files.folders import MAX_NAMES, entries, events_in, is_folder, is_link, is_run, of_ranks
 from tracker.adapters.trainer_files.followed_file import FollowedFile, ReadPart
-from tracker.adapters.trainer_files.followed_logs import FollowedLog, queues_of
+from tracker.adapters.trainer_files.followed_logs import FollowedLog, in_turn, queues_of
 from tracker.adapters.trainer_files.log_lines import begins_with_step
 from tracker.adapters.trainer_files.saved import saved_bytes
 from tracker.domain.checkpoints.names import steps_in
@@ -47,8 +48,8 @@ MAX_FILES = 500
 """Newest logs of a run that are followed."""
 MAX_LEFT = 4 * MAX_FILES
 """Newest files that are recognised by another name."""
-PARTS = 1
-"""Parts of logs that one reading takes, of 128 KB each: as lines they take eight times as much memory."""
+READING_CHARS = 128 << 10
+"""Text that one reading takes, of all logs by turns: as lines it takes eight times as much memory."""
 RECENT_S = 3600.0
 UNREADABLE_HINT = "let the user of this process read the file, and look at its disk"
 NO_FILE_HINT = "let the training print to a file, as with tee, and name that in [health] logs"
@@ -101,6 +102,8 @@ class LogFolder:
     """Whether a file of JSON lines is a log, by path."""
     _warned: set[str] = field(default_factory=set)
     _saved_bytes: int = 0
+    _last: str = ""
+    """The log with which the last reading ended."""
     _read_at: datetime = NEVER
     """Begin of the present reading: all of its lines are of one moment."""
 
@@ -116,19 +119,22 @@ class LogFolder:
         if self._scanned_s is None or now_s - self._scanned_s >= SCAN_S:
             self._scan()
             self._scanned_s = now_s
-        waiting = queues_of(self._followed)
-        parts = 0
-        while waiting and parts < PARTS:
-            for queue in waiting:
-                piece = self._next(queue[0], now_s)
-                if piece is None:
-                    queue.popleft()  # it has nothing more: it is the turn of the log of the next job
-                    continue
-                yield piece
-                parts += 1
-                if piece.rest:
-                    queue.clear()  # its trouble is counted first
-            waiting = [queue for queue in waiting if queue]
+        waiting, taken = deque(in_turn(queues_of(self._followed), self._last)), 0
+        self._last = ""
+        while waiting and taken < READING_CHARS:
+            queue = waiting.popleft()
+            path = str(queue[0].file.path)
+            piece = self._next(queue[0], now_s)
+            if piece is None:
+                queue.popleft()  # it has nothing more: it is the turn of the log of the next job
+                if queue:
+                    waiting.appendleft(queue)
+                continue
+            yield piece
+            taken += piece.chars
+            self._last = path
+            if not piece.rest:  # else its trouble is counted first
+                waiting.append(queue)
 
     def follow_outputs(self, paths: Collection[str]) -> None:
         """Follow these files, too, from the next scan on; see `ports.TrainingLog`."""

@@ -35,8 +35,6 @@ PASS_CHARS = 4 << 20
 """Text that one pass reads, in readings of which each holds few lines in memory."""
 READING_CHARS = 64 << 10
 """Of one reading: after less, nothing else is likely to wait."""
-ROW_CHARS = 100
-"""That a row of a log without text counts as."""
 MOST_UNSAVED = 1_000
 """Points that may wait for the next saving."""
 QUIET_S = 600.0
@@ -170,9 +168,7 @@ class LogFollower:
             before = taken
             for piece in self.log.read():
                 yield replace(piece, stream=replace(piece.stream, read_at=now))
-                taken += ROW_CHARS * len(piece.rows)
-                for line in piece.lines:
-                    taken += len(line.text)
+                taken += piece.chars
             if taken - before < READING_CHARS:
                 return
 

@@ -10,6 +10,10 @@ HEAD_BYTES = 256
 TAIL_BYTES = 64
 
 
+ROW_CHARS = 100
+"""That a row of a log without text counts as."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cursor:
     """How far a file was read, and how to recognise it after it was renamed, copied or replaced."""
@@ -53,3 +57,8 @@ class LogPiece:
     """Of a log whose content is not text."""
     rest: str = ""
     """The last line, if it has had no end for a while; else empty."""
+
+    @property
+    def chars(self) -> int:
+        """Length of its text."""
+        return ROW_CHARS * len(self.rows) + sum(len(line.text) for line in self.lines)

@@ -10,7 +10,14 @@ import pytest
 from eval_jobs.errors import ConfigError
 from tests.fakes.clock import FakeClock
 from tracker.adapters.trainer_files import event_files, log_folder
-from tracker.adapters.trainer_files.log_folder import NO_FILE_HINT, SCAN_S, UNREADABLE_HINT, LogFolder, LogPlaces
+from tracker.adapters.trainer_files.log_folder import (
+    NO_FILE_HINT,
+    READING_CHARS,
+    SCAN_S,
+    UNREADABLE_HINT,
+    LogFolder,
+    LogPlaces,
+)
 from tracker.domain.health.logs.cursor import Cursor
 from tracker.domain.health.logs.step_lines import StepRow
 
@@ -295,3 +302,19 @@ def test_a_folder_becomes_a_run_of_its_own_with_its_first_checkpoint(tmp_path: P
         write(path, "x\ny\n")
         clock.advance(SCAN_S)
         assert [piece.run_id for piece in log.read()] == ["run/exp1"]
+
+
+def test_one_reading_of_many_logs_is_bounded_and_each_of_them_has_its_turn(tmp_path: Path) -> None:
+    own = [f"{number:099d}" for number in range(2_000)]
+    for rank in range(30):
+        write(tmp_path / f"rank_{rank}.log", "\n".join((*own, "")))
+    read: dict[str, list[str]] = {}
+    with following(tmp_path) as log:
+        for count in range(80):
+            pieces = list(log.read())
+            assert sum(piece.chars for piece in pieces) <= 2 * READING_CHARS
+            for piece in pieces:
+                read.setdefault(piece.path, []).extend(line.text.rstrip() for line in piece.lines)
+            if count == 30:
+                assert len(read) == 30, "the first log was not read to its end before the others"
+    assert list(read.values()) == [own] * 30
