@@ -1,12 +1,12 @@
 """Verdicts on a page: evidence for the newest ones, findings besides the scores, incidents. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dashboards.views.evidence import EvidenceView, NoiseView, ProofView, onset_text, proofs_of
 from tracker.domain.log.events import RunEvent, event_text
 from tracker.domain.overview.run import URGENCY, Overview
-from tracker.domain.records.display import count_text, one_line
+from tracker.domain.records.display import change_interval_text, count_text, one_line, signed_text
 from tracker.domain.records.loss_text import end_text, loss_text
 from tracker.domain.records.losses import Acceptance, Closing, Incident
 from tracker.domain.records.reason_text import reason_text
@@ -103,8 +103,16 @@ def _finding(name: str, found: list[tuple[int, Verdict]]) -> FindingRow:
         word=verdict.word,
         onset=onset_text(verdict),
         reason=one_line(reason_text(verdict)),
-        proof=next(iter(proofs_of(verdict)), None),
+        proof=_proof_of_loss(verdict),
     )
+
+
+def _proof_of_loss(verdict: Verdict) -> ProofView | None:
+    """Return the comparison that decided a verdict, with the change of the loss that is open."""
+    proof, drop = next(iter(proofs_of(verdict)), None), verdict.open_drop
+    if proof is None or drop is None:
+        return proof
+    return replace(proof, delta=signed_text(drop.delta), interval=change_interval_text(drop.ci_low, drop.ci_high))
 
 
 def _loss(incident: Incident, accepted: Mapping[tuple[str, int | None], Acceptance]) -> LossRow:

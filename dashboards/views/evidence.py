@@ -9,7 +9,16 @@ from tracker.domain.calibration.repetition_text import repetition_text
 from tracker.domain.overview.noise import noise_facts, range_text
 from tracker.domain.overview.run import Overview, Standing
 from tracker.domain.records.calibration import Repetition
-from tracker.domain.records.display import NOTHING, count_text, one_line, p_text, score_text, signed_text, steps_text
+from tracker.domain.records.display import (
+    NOTHING,
+    change_interval_text,
+    count_text,
+    one_line,
+    p_text,
+    score_text,
+    signed_text,
+    steps_text,
+)
 from tracker.domain.records.reason_text import reason_text, shown_p
 from tracker.domain.records.subjects import baseline_text
 from tracker.domain.records.types import IS_BACK, WORSE, Comparison, Verdict, VerdictWord
@@ -131,7 +140,7 @@ def _proof(comparison: Comparison, level: float | None) -> ProofView:
         newest=steps_text(comparison.pooled_steps),
         pooled=f"mean of {pooled}" if pooled > 1 else "",
         delta=signed_text(comparison.delta),
-        interval=f"{signed_text(comparison.ci_low)} to {signed_text(comparison.ci_high)}",
+        interval=change_interval_text(comparison.ci_low, comparison.ci_high),
         flips=f"{comparison.n_lost} / {comparison.n_gained}",
         common=f"of {comparison.n_common}",
         p=f"{p_text(p)} ({side})",

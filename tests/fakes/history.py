@@ -7,6 +7,7 @@ from eval_jobs.types import EvalRecord, EvalResult, Outcome
 from tests.fakes.event_log import FakeEventLog
 from tests.fakes.health import FakeHealth
 from tests.records import outlined, without_samples
+from tracker.adapters.database.codec import stored_step
 from tracker.domain.log.events import RunEvent, acceptance_event, alert_events, unevaluated
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.calibration import Calibration
@@ -147,7 +148,7 @@ class FakeHistory(FakeHealth, FakeEventLog):
 
     def alerts(self, run_id: str) -> tuple[Alert, ...]:
         found = [alert for alert in self._alerts.values() if alert.run_id == run_id]
-        return tuple(sorted(found, key=lambda a: (a.step, a.fingerprint)))
+        return tuple(sorted(found, key=lambda a: (stored_step(a), a.fingerprint)))
 
     def runs(self) -> tuple[str, ...]:
         named = {r.plan.checkpoint.run_id for r in self._records.values()} | {g.run_id for g in self._gaps.values()}

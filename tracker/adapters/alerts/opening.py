@@ -52,7 +52,7 @@ class ClosedChannel:
         Raises:
             ChannelUnreachable: always; another process may send it.
         """
-        what = f"cannot send the alert of step {message.step} from this process: {self.why.message}"
+        what = f"cannot send an alert of {message.run_id} from this process: {self.why.message}"
         raise ChannelUnreachable(what, hint=f"{self.why.hint}, or let `tracker watch` send it")
 
 

@@ -18,7 +18,7 @@ from eval_jobs.ports import Clock
 from eval_jobs.queue.database_sql import belongs_to, put_row, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from tracker.adapters.alerts.sender_sql import ChannelSender
-from tracker.adapters.database.codec import from_json, to_json
+from tracker.adapters.database.codec import from_json, stored_step, to_json
 from tracker.adapters.database.damaged_sql import DamagedRows
 from tracker.adapters.database.tables import DELIVERIES, SILENCES, TRACKER_TABLES
 from tracker.domain.alerts.delivery import BY_SILENCE, Delivery, DeliveryStatus, channel_state, is_news
@@ -173,7 +173,7 @@ def _queue(connection: Connection, channel: str, alert: Alert) -> None:
     row = {
         "run_id": alert.run_id,
         "channel": channel,
-        "step": alert.step,
+        "step": stored_step(alert),
         "fingerprint": alert.fingerprint,
         "state": alert.state,
         "alert": to_json(alert),

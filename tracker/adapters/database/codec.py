@@ -43,6 +43,11 @@ def from_json(kind: type[Kind], text: str) -> Kind:
     return value
 
 
+def stored_step(alert: Alert) -> int:
+    """Return the column `step` of an alert; -1: unknown."""
+    return -1 if alert.step is None else alert.step
+
+
 def progress_columns(progress: RunProgress) -> dict[str, object]:
     """Return the columns of how a run stands."""
     return {

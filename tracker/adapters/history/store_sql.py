@@ -19,7 +19,7 @@ from eval_jobs.identity import content_hash
 from eval_jobs.queue.database_sql import add_row, belongs_to, put_row, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.types import EvalRecord, EvalResult
-from tracker.adapters.database.codec import Kind, from_json, to_json
+from tracker.adapters.database.codec import Kind, from_json, stored_step, to_json
 from tracker.adapters.database.damaged_sql import DamagedRows
 from tracker.adapters.database.results_sql import outlines_of, put_record, put_report
 from tracker.adapters.database.tables import (
@@ -245,7 +245,7 @@ class SqlHistory(SqlTrainingHistory, SqlEventLog):
 
     def append_alert(self, alert: Alert) -> None:
         """Store the newest state of an alert; see `ports.History`."""
-        row = {"run_id": alert.run_id, "step": alert.step, "state": alert.state, "alert": to_json(alert)}
+        row = {"run_id": alert.run_id, "step": stored_step(alert), "state": alert.state, "alert": to_json(alert)}
         before = self._read(Alert, ALERTS.c.alert, ALERTS.c.fingerprint == alert.fingerprint)
         self._put(ALERTS, row | {"fingerprint": alert.fingerprint}, *alert_events(alert, before[0] if before else None))
 

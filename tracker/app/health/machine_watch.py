@@ -67,21 +67,29 @@ class MachineWatch:
 
     def take(self, run: RunLog, job: Job, now: datetime) -> bool:
         """Take what is new, and return whether the state of the run has changed."""
-        pids = frozenset(one.pid for one in job.members)
-        is_other = bool(job.ranks) and not pids & self._job
-        has_ended = not job.ranks and bool(run.state.pace.ended)
-        has_changed = False
-        if has_ended or (is_other and self._job):
-            has_changed = self._end_conditions(run, now)
-        if is_other:
-            self._trends, self._ecc = {}, {}
-        self._job = pids or self._job
-        has_changed |= self._take_messages(run, now) > 0
-        if job.ranks and self._is_due(USAGE_S, now):
-            has_changed |= self._take_conditions(run, _LEAK, self._usage(job, now), now)
-        if job.ranks and self._is_due(GPUS_S, now):
-            has_changed |= self._take_conditions(run, _GPU, self._gpus(pids, run.state.lasting), now)
+        has_changed = self._begin(run, job, now)
+        if self._take_messages(run, now):
+            has_changed = True
+        if not job.ranks:
+            return has_changed
+        if self._is_due(USAGE_S, now) and self._take_conditions(run, _LEAK, self._usage(job, now), now):
+            has_changed = True
+        if self._is_due(GPUS_S, now):
+            pids = frozenset(one.pid for one in job.members)
+            if self._take_conditions(run, _GPU, self._gpus(pids, run.state.lasting), now):
+                has_changed = True
         return has_changed
+
+    def _begin(self, run: RunLog, job: Job, now: datetime) -> bool:
+        """Follow the job; return whether conditions of one before it, or of one that has ended, are over."""
+        pids, before = frozenset(one.pid for one in job.members), self._job
+        self._job = pids or before
+        if not job.ranks:
+            return self._end_conditions(run, now) if run.state.pace.ended else False
+        if pids & before:
+            return False
+        self._trends, self._ecc = {}, {}
+        return self._end_conditions(run, now) if before else False
 
     def _end_conditions(self, run: RunLog, now: datetime) -> bool:
         """End what was measured of a job that has ended."""

@@ -1,5 +1,6 @@
 """The forgetting ledger -> terminal output (rich)."""
 
+import math
 from collections.abc import Iterable, Iterator
 
 from rich.console import Group, RenderableType
@@ -8,8 +9,17 @@ from rich.text import Text
 
 from tracker.cli.tables.render import number_columns, plain_table, quoted, run_title, sample_grid
 from tracker.domain.forgetting import wording
+from tracker.domain.forgetting.levels import Forgetting
 from tracker.domain.forgetting.types import BenchmarkLedger, LedgerRow, LostSample, RunLedger
-from tracker.domain.records.display import NOTHING, count_text, one_line, score_text, signed_text, span_text
+from tracker.domain.records.display import (
+    NOTHING,
+    change_interval_text,
+    count_text,
+    one_line,
+    score_text,
+    signed_text,
+    span_text,
+)
 
 
 def ledger_tables(ledger: RunLedger, *, subsets: int) -> RenderableType:
@@ -50,15 +60,22 @@ def _cells(row: LedgerRow) -> tuple[Text | str, ...]:
     if found is None:
         newest = next((mean for mean in reversed(row.means) if mean is not None), None)
         return (NOTHING, "", score_text(newest), NOTHING, NOTHING, *_flow_cells(row))
-    change = f"{signed_text(-found.forgetting)} ± {score_text(found.ci_high - found.forgetting)}"
     return (
         score_text(found.peak.mean),
         span_text((found.peak.first_step, found.peak.last_step)).replace(" to ", "-"),
         score_text(found.last.mean),
-        Text(change, "red" if found.ci_low > 0 else ""),
+        Text(_change_text(found), "red" if found.ci_low > 0 else ""),
         NOTHING if found.retention is None else wording.share_text(found.retention),
         *_flow_cells(row),
     )
+
+
+def _change_text(found: Forgetting) -> str:
+    """Return `-0.825 ± 0.113`; an interval that ends at -1 or 1 has two halves of other lengths."""
+    change, above, below = -found.forgetting, found.ci_high - found.forgetting, found.forgetting - found.ci_low
+    if math.isclose(above, below, abs_tol=1e-9):
+        return f"{signed_text(change)} ± {score_text(above)}"
+    return f"{signed_text(change)}\n{change_interval_text(-found.ci_high, -found.ci_low)}"
 
 
 def _flow_cells(row: LedgerRow) -> tuple[str, str, str]:

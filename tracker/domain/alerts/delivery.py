@@ -102,15 +102,16 @@ def without_causes(group: Sequence[QueuedAlert], refused: Set[str]) -> tuple[Que
 
 
 def by_checkpoint(queued: Iterable[QueuedAlert]) -> tuple[tuple[QueuedAlert, ...], ...]:
-    """Return the alerts of one message each: all of one checkpoint, in the order of its first alert.
+    """Return the alerts of one message each: all of one checkpoint or cause, in the order of its first alert.
 
     A checkpoint gets a second message if the first one would send news of a cause before older news of it.
     """
     groups: list[list[QueuedAlert]] = []
-    of_checkpoint: dict[tuple[str, int], int] = {}
+    of_checkpoint: dict[tuple[str, int | None, str], int] = {}
     of_cause: dict[str, int] = {}
     for one in queued:
-        checkpoint, cause = (one.alert.run_id, one.alert.step), one.alert.fingerprint
+        step, cause = one.alert.step, one.alert.fingerprint
+        checkpoint = (one.alert.run_id, step, cause if step is None else "")
         index = of_checkpoint.get(checkpoint, -1)
         if index < of_cause.get(cause, 0):
             index = of_checkpoint[checkpoint] = len(groups)

@@ -261,7 +261,7 @@ def _firing(open_alerts: Iterable[Alert], run_id: str) -> dict[str, Alert]:
 def _is_news(alert: Alert, known: Alert | None) -> bool:
     if alert.state is AlertState.FIRING:
         return known is None
-    return known is not None and known.step <= alert.step
+    return known is not None and (known.step or 0) <= (alert.step or 0)
 
 
 def _fingerprint_of_gap(run_id: str, step: int, code: str) -> str:

@@ -119,7 +119,7 @@ def idle_queue(state: QueueState, run: str, idle_s: float, now: datetime) -> Ale
     steps = [waiting.step for waiting in state.waiting] + [one.plan.checkpoint.step for one in state.running]
     hint = "start `tracker worker`, or see the logs of the workers"
     message = f"{left} pending, no worker active for {duration_text(idle_s)}: {hint}"
-    alert = _firing(AlertKind.STUCK, run, steps[0] if steps else 0, message, now)
+    alert = _firing(AlertKind.STUCK, run, steps[0] if steps else None, message, now)
     return replace(alert, command=_START_WORKER)
 
 
@@ -136,19 +136,19 @@ def slow_plan(slow: Running, run: str, *, for_s: float, longest_s: float, now: d
 def rejected_results(run: str, rejected: Sequence[RejectedItem], now: datetime) -> Alert:
     """Return the alert that the tracking store rejects results; resolved if it rejects none."""
     if not rejected:
-        accepted = _firing(AlertKind.UNSENT, run, 0, "MLflow has accepted all results", now)
+        accepted = _firing(AlertKind.UNSENT, run, None, "MLflow has accepted all results", now)
         return replace(accepted, state=AlertState.RESOLVED)
     count, first = count_text(len(rejected), "result"), rejected[0]
     message = f"{count} not in MLflow, which rejected each five times; {first.run_id}: {first.reason}"
-    return _firing(AlertKind.UNSENT, run, 0, message, now)
+    return _firing(AlertKind.UNSENT, run, None, message, now)
 
 
 def set_aside(run: str, failed: Sequence[str], now: datetime) -> Alert:
     """Return the alert that something fails because of a bug or is damaged; resolved if nothing does."""
     if not failed:
-        return replace(_firing(AlertKind.BUG, run, 0, "nothing is set aside", now), state=AlertState.RESOLVED)
+        return replace(_firing(AlertKind.BUG, run, None, "nothing is set aside", now), state=AlertState.RESOLVED)
     message = f"{count_text(len(failed), 'item')} set aside after an error; {failed[0]}"
-    return _firing(AlertKind.BUG, run, 0, message, now)
+    return _firing(AlertKind.BUG, run, None, message, now)
 
 
 def over(alert: Alert, now: datetime, *, is_training: bool) -> Alert:
@@ -166,7 +166,7 @@ def ends_of_unknown(run: str, step: int, now: datetime) -> tuple[Alert, ...]:
     return tuple(replace(alert, state=AlertState.RESOLVED, command=_START_WORKER) for alert in firing)
 
 
-def _firing(kind: AlertKind, run: str, step: int, message: str, now: datetime) -> Alert:
+def _firing(kind: AlertKind, run: str, step: int | None, message: str, now: datetime) -> Alert:
     return Alert(
         fingerprint=content_hash([run, kind]),
         run_id=run,

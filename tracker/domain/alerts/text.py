@@ -92,14 +92,19 @@ def message_text(message: AlertMessage) -> MessageText:
     """Return the text of a message."""
     entries = tuple(entry_of(alert) for alert in message.alerts)
     more = f" (and {len(entries) - 1} more)" if len(entries) > 1 else ""
-    run = line_of(message.run_id, MAX_NAME_CHARS)
     link = one_line(message.link)
     return MessageText(
-        title=f"{run} step {message.step}: {entries[0].headline}{more}",
+        title=f"{place_of(message, MAX_NAME_CHARS)}: {entries[0].headline}{more}",
         is_firing=message.is_firing,
         entries=entries,
         link=link if len(link) <= MAX_LINK_CHARS else "",
     )
+
+
+def place_of(news: Alert | AlertMessage, most: int) -> str:
+    """Return `sft step 600`, or the run alone if the step is unknown; `most`: characters of the run."""
+    run = line_of(news.run_id, most)
+    return run if news.step is None else f"{run} step {news.step}"
 
 
 def id_of(message: AlertMessage) -> str:

@@ -27,13 +27,11 @@ class RunStanding:
 
 def alert_of_incident(incident: TrainingIncident, standing: RunStanding, now: datetime, *, lines: int) -> Alert:
     """Return the alert of an incident: firing while it lasts. `lines`: number of lines of the log to quote."""
-    cause = incident.cause
-    step = cause.step or 0
     is_firing = not incident.is_over
     return Alert(
         fingerprint=alert_fingerprint(incident),
         run_id=incident.run_id,
-        step=step,
+        step=incident.cause.step,
         kind=alert_kind(incident),
         subject=AlertSubject(kind=SubjectKind.TRAINING, name=incident.name),
         state=AlertState.FIRING if is_firing else AlertState.RESOLVED,
@@ -115,10 +113,11 @@ def naming_incidents(alerts: Iterable[Alert], incidents: Sequence[TrainingIncide
 
 def _naming(alert: Alert, incidents: Sequence[TrainingIncident]) -> Alert:
     evidence = alert.evidence
-    if alert.kind is not AlertKind.LOSS or alert.state is not AlertState.FIRING or evidence is None:
+    step = alert.step if alert.kind is AlertKind.LOSS and alert.state is AlertState.FIRING else None
+    if step is None or evidence is None:
         return alert
-    before = max(evidence.baseline_steps, default=alert.step)
-    between = [one for one in incidents if one.cause.step is not None and before < one.cause.step <= alert.step]
+    before = max(evidence.baseline_steps, default=step)
+    between = [one for one in incidents if one.cause.step is not None and before < one.cause.step <= step]
     if not between:
         return alert
     named = "; ".join(incident_text(one) for one in between[:_MAX_NAMED])

@@ -73,7 +73,7 @@ def best_of(
         return best
     highest = _best_without(scores, benchmark, broken, min_coverage)
     # After a change of settings, all comparable checkpoints may show the loss: those before it have other settings.
-    if highest is not None and highest.mean > best.mean:
+    if highest is not None and highest.mean > best.mean and highest.checkpoint.step in lost:
         return replace(best, passed_over=highest.checkpoint.step)
     return best
 

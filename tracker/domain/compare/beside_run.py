@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tracker.domain.compare.view import ComparisonView
-from tracker.domain.records.display import count_text, one_line, p_text, p_value_text, signed_text, steps_text
+from tracker.domain.records.display import change_interval_text, count_text, one_line, p_text, p_value_text, steps_text
 from tracker.domain.records.reason_text import reason_text, shown_p
 from tracker.domain.records.types import WORSE, Comparison, Report, Verdict, VerdictWord
 
@@ -36,7 +36,7 @@ def _of_same_pair(view: ComparisonView, verdict: Verdict, name: str) -> Iterator
     drop = verdict.open_drop
     if drop is None or (drop.baseline_steps, drop.newest_steps) != ((view.before.step,), (view.after.step,)):
         return
-    interval = f"95 % CI {signed_text(drop.ci_low)} to {signed_text(drop.ci_high)}"
+    interval = f"95 % CI {change_interval_text(drop.ci_low, drop.ci_high)}"
     yield f"{name}: {interval} in the run, which estimates the noise from all its checkpoints"
 
 

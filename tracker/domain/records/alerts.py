@@ -118,7 +118,8 @@ class Alert:
 
     fingerprint: str
     run_id: str
-    step: int
+    step: int | None
+    """Of the checkpoint, or at which a training failed; None: unknown."""
     kind: AlertKind
     subject: AlertSubject
     state: AlertState
@@ -136,7 +137,7 @@ class AlertMessage:
     """One message to one channel: all new alerts of one checkpoint."""
 
     run_id: str
-    step: int
+    step: int | None
     alerts: tuple[Alert, ...]
     """At least one; firing ones first, each fingerprint once."""
     link: str = ""

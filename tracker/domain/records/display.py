@@ -64,6 +64,11 @@ def signed_text(delta: float) -> str:
     return f"±{text}" if float(text) == 0 else f"{'+' if delta > 0 else '−'}{text}"  # noqa: RUF001 - meant
 
 
+def change_interval_text(low: float, high: float) -> str:
+    """Return the interval of a difference of scores: `-0.476 to -0.228`."""
+    return f"{signed_text(low)} to {signed_text(high)}"
+
+
 def span_text(steps: Sequence[int]) -> str:
     """Return `600` or `100 to 600`."""
     if steps[0] == steps[-1]:

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 
 from tracker.domain.records import reasons, types
 from tracker.domain.records.display import (
+    change_interval_text,
     count_text,
     names_text,
     one_line,
     p_text,
     p_value_text,
     score_text,
-    signed_text,
     steps_text,
 )
 from tracker.domain.records.loss_text import MEASURES, back_text, drop_text
@@ -207,7 +207,7 @@ def _more_of_loss(word: types.VerdictWord, reason: reasons.Compared) -> str:
 
 
 def _interval_text(comparison: types.Comparison) -> str:
-    return f"95 % CI {signed_text(comparison.ci_low)} to {signed_text(comparison.ci_high)}"
+    return f"95 % CI {change_interval_text(comparison.ci_low, comparison.ci_high)}"
 
 
 def _without_zero(comparison: types.Comparison) -> str:

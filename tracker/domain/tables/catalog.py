@@ -287,7 +287,7 @@ ALERTS = TableDefinition(
     row="alert",
     columns=(
         _RUN,
-        _STEP,
+        optional_count("step", "Step of the checkpoint or the training; NA: unknown."),
         category("kind", "What it is about."),
         category("state", "firing or resolved."),
         category("benchmark", "Benchmark; empty: none, or several together."),

@@ -153,7 +153,8 @@ def _detectable(tests: Sequence[Evidence], m: int, hypothesis: Hypothesis) -> fl
     if test is None:
         return None
     smallest = test.smallest(hypothesis.thresholds.min_effect)
-    return max(test.test.mde(test.alpha_test), smallest + test.test.mde(_COIN))
+    detectable = max(test.test.mde(test.alpha_test), smallest + test.test.mde(_COIN))
+    return detectable if math.isfinite(detectable) else None  # a test without a level detects nothing
 
 
 def _scatter(hypothesis: Hypothesis, candidate: Candidate) -> tuple[float | None, int]:

@@ -29,7 +29,7 @@ from tracker.domain.records.alerts import (
     Silence,
     SubjectKind,
 )
-from tracker.domain.records.display import count_text, one_line
+from tracker.domain.records.display import NOTHING, count_text, one_line
 from tracker.domain.records.subjects import silenced_text
 from tracker.ports import Notifier
 from tracker.wiring.project import Project, channels_of
@@ -143,7 +143,7 @@ def trial_message(run_id: str, now: datetime) -> AlertMessage:
     trial = Alert(
         fingerprint=f"test of {run_id}",
         run_id=run_id,
-        step=0,
+        step=None,
         kind=AlertKind.TEST,
         subject=AlertSubject(kind=SubjectKind.TEST),
         state=AlertState.FIRING,
@@ -151,7 +151,7 @@ def trial_message(run_id: str, now: datetime) -> AlertMessage:
         command="tracker alerts list",
         raised_at=now,
     )
-    return AlertMessage(run_id=run_id, step=0, alerts=(trial,))
+    return AlertMessage(run_id=run_id, step=None, alerts=(trial,))
 
 
 def alerts_view(view: AlertsView) -> RenderableType:
@@ -235,7 +235,7 @@ def _table(alerts: Sequence[Alert]) -> Table:
         table.add_row(
             f"{alert.raised_at.astimezone(UTC):%Y-%m-%d %H:%M}",
             Text(one_line(alert.run_id)),
-            str(alert.step),
+            NOTHING if alert.step is None else str(alert.step),
             alert.kind,
             Text(one_line(alert.message)),
         )

@@ -6,8 +6,17 @@ from datetime import timedelta
 
 from eval_jobs.errors import ChannelRefused, ChannelUnreachable
 from tests.alerts import NOW, RUN, alert, end_of
-from tracker.domain.alerts.delivery import DeliveryStatus, DeliveryTurn, QueuedAlert, is_news, next_turn, without_causes
+from tracker.domain.alerts.delivery import (
+    DeliveryStatus,
+    DeliveryTurn,
+    QueuedAlert,
+    is_news,
+    message_of,
+    next_turn,
+    without_causes,
+)
 from tracker.domain.alerts.pace import Pace
+from tracker.domain.alerts.text import message_text
 from tracker.domain.records.alerts import Alert, AlertState, AlertSubject, Silence, SubjectKind
 from tracker.domain.records.losses import Measure
 
@@ -47,6 +56,14 @@ def turn_of(waiting: Sequence[QueuedAlert], *silences: Silence) -> DeliveryTurn:
 def test_a_message_is_all_of_one_checkpoint_and_no_end_goes_before_its_beginning() -> None:
     waiting = queued(alert("facts", 200), alert("sums", 100), end_of("sums", 200), alert("words", 100))
     assert told(turn_of(waiting)) == [[0], [1, 3], [2]]
+
+
+def test_each_cause_at_an_unknown_step_has_its_own_message_without_a_step() -> None:
+    causes = [replace(alert(name), step=None) for name in ("oom", "hang")]
+    turn = turn_of(queued(*causes, alert("sums", step=0)))
+    assert [len(group) for group in turn.groups] == [1, 1, 1]
+    titles = [message_text(message_of(group, "")).title for group in turn.groups]
+    assert [title.partition(":")[0] for title in titles] == [RUN, RUN, f"{RUN} step 0"]
 
 
 def test_what_has_older_news_of_its_cause_before_it_waits_as_long() -> None:
