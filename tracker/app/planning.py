@@ -62,6 +62,8 @@ def _is_reask(plan: EvalPlan, known: KnownResults, queue: PlanQueue) -> bool:
 def ask_again(world: World, state: WatchState, now: datetime) -> None:
     """Log what evaluated checkpoints lack, and queue it when the time to undo the change is over."""
     reasks = state.reasks
+    for uri in world.keeping.pins.given_up() & reasks.checkpoints.keys() if reasks.checkpoints else ():
+        del reasks.checkpoints[uri]  # `tracker gc` deleted its weights meanwhile
     if not reasks.checkpoints:
         return
     is_due = (now - (reasks.since or now)).total_seconds() >= world.order.reask_wait_s

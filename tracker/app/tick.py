@@ -5,6 +5,7 @@ plan for the samples that screening left out.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from tracker.app.gaps import remember_gaps, skip_surplus
@@ -14,6 +15,7 @@ from tracker.app.steps import calibrating, sweeps
 from tracker.app.steps.collect import collect
 from tracker.app.world import Tick, WatchState, World
 from tracker.domain.alerts.stalls import rejected_results, set_aside
+from tracker.domain.best.retention import identity_of
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.calibration import Calibration
 
@@ -107,5 +109,5 @@ def review_finished(
     if reviewed:
         world.wake_workers()
         with state.aside.around("collect", "cannot delete what is not kept"):
-            collect(world.keeping)
+            collect(replace(world.keeping, waiting=frozenset(map(identity_of, state.reasks.checkpoints.values()))))
     return tuple(reviewed), tuple(calibrations), swept

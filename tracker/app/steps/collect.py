@@ -29,6 +29,8 @@ class Keeping:
     gaps: GapStore
     policy: retention.KeepPolicy
     baseline: Pinned | None = None
+    waiting: frozenset[retention.Identity] = frozenset()
+    """Evaluated checkpoints that are to be asked again, and not queued yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,5 +123,6 @@ def _unfinished(
     skipped = {gap.step for gap in keeping.gaps.gaps(run_id) if gap.code == CheckpointSkipped.code}
     for checkpoint in held:
         is_settled = checkpoint in measured or checkpoint.step in skipped
-        if checkpoint.step in on_their_way or not is_settled:
+        is_open = checkpoint.step in on_their_way or checkpoint in keeping.waiting
+        if is_open or not is_settled:
             yield checkpoint

@@ -165,7 +165,8 @@ def _what_became_of(incident: Incident, verdict: Verdict | None, step: int) -> s
     if incident.closed_by is Closing.SUPERSEDED:
         return f": loss discarded, training restarted from a step before {incident.closed_step}"
     if incident.closed_by is Closing.CORRECTED:
-        now = "" if verdict is None else f": {verdict.word} at step {step}"
+        # A verdict that is worse is of another loss.
+        now = "" if verdict is None or verdict.word in WORSE else f": {verdict.word} at step {step}"
         return f": no loss with the checkpoints evaluated since{now}"
     if verdict is not None and verdict.word in WORSE | IS_BACK:
         return f" {verdict.word} at step {step}: {reason_text(verdict)}"

@@ -292,12 +292,17 @@ def _whole(series: BenchmarkSeries, rows: IntArray) -> IntArray:
 
 
 def _is_newest(context: JudgingContext, series: BenchmarkSeries) -> bool:
-    """Return whether the candidate is on the newest branch, and no later checkpoint can open or end an incident."""
-    if context.is_left:
+    """Return whether the candidate is on the newest branch, and no later checkpoint can open or end an incident.
+
+    One with settings that were changed since does neither, whenever it arrives.
+    """
+    name = series.key.benchmark
+    same: Sequence[BenchmarkSeries] = (series,)
+    settings = context.newest_settings(name)
+    if context.is_left or settings not in {None, context.series.get(name)}:
         return False
-    same = [series]
-    if not context.is_current(series.key.benchmark):  # a late one with older settings
-        same += context.scores.of(series.key.benchmark, series.key.suite)
+    if settings is None:
+        same = context.scores.of(name, series.key.suite)
     for one in same:
         # A screened one cannot: the whole benchmark of this checkpoint may have been evaluated because of it.
         rows = one.whole_rows(context.policy.min_coverage)

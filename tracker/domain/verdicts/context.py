@@ -113,11 +113,11 @@ class JudgingContext:
         """The candidate's settings by benchmark."""
         return {key.benchmark: key.settings for key in series_keys(self.record.plan, self.record.outcomes)}
 
-    def is_current(self, benchmark: str) -> bool:
-        """Return whether the candidate's settings are known to be the newest ones of the benchmark."""
+    def newest_settings(self, benchmark: str) -> str | None:
+        """Return the settings with which a benchmark is evaluated now; None: unknown, as before any was noted."""
         suite = self.record.plan.suite.name
         known = [c.settings for c in self.run_context.changes if (c.suite, c.benchmark) == (suite, benchmark)]
-        return known[-1:] == [self.series.get(benchmark)]
+        return known[-1] if known else None
 
     def acceptances_of(self, benchmark: str) -> tuple[Acceptance, ...]:
         """Return the accepted levels of a benchmark with the candidate's settings."""

@@ -16,7 +16,7 @@ from tracker.domain.records import reasons
 from tracker.domain.records.imported import stands_for_import
 from tracker.domain.records.losses import Incident
 from tracker.domain.records.policy import Policy
-from tracker.domain.records.types import RULES_VERSION, Report, Screened, Verdict, VerdictWord
+from tracker.domain.records.types import RULES_VERSION, WORSE, Report, Screened, Verdict, VerdictWord
 from tracker.domain.regression.detector import Evidence
 from tracker.domain.regression.diagnostic import diagnosed_noise
 from tracker.domain.scores.pairing import differences_of
@@ -36,7 +36,7 @@ from tracker.domain.verdicts.findings import Judged, findings_besides, judged_of
 from tracker.domain.verdicts.incidents import subject_of
 from tracker.domain.verdicts.rewind import branches_known, context_of, rewound
 from tracker.domain.verdicts.screening import sum_of_known
-from tracker.domain.verdicts.suite import judge_end, judge_suite
+from tracker.domain.verdicts.suite import are_newest, judge_end, judge_suite
 from tracker.domain.verdicts.tested import Tested, TestedSuite, tested_at
 
 
@@ -60,7 +60,7 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
     found = [*_of_suite(context, suite, judged), *besides]
     changed = [*explained, *(one.change for one in (*judged, *found) if one.change is not None)]
     changes = [_with_series(context, change) for change in changed]
-    also = _also_changed(context, changes)
+    also = _also_changed(context, changes) if are_newest(suite.parts) else ()
     return Report(
         run_id=record.plan.checkpoint.run_id,
         step=record.plan.checkpoint.step,
@@ -146,7 +146,8 @@ def _of_suite(context: JudgingContext, suite: TestedSuite, benchmarks: Iterable[
         return
     lost = set[str]()
     for one in benchmarks:
-        if one.change is not None and one.change.closed_step is None and one.change.opened_step == context.step:
+        known = context.incidents_of(replace(context.suite, benchmark=one.verdict.benchmark))
+        if one.verdict.word in WORSE and all(e.closed_step is not None for e in known):
             lost.add(one.verdict.benchmark)
     judged = judge_suite(context, suite.parts, suite.known, lost)
     if judged is not None:

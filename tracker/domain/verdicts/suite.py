@@ -34,7 +34,9 @@ class Part:
     """Steps of the checkpoints that count in tests, ascending."""
     evidence: tuple[Evidence, ...]
     is_whole: bool
-    """Whether it was evaluated in full and no later checkpoint is known."""
+    """Whether it was evaluated in full."""
+    is_newest: bool = True
+    """Whether no later checkpoint is known: else a verdict changes no incident."""
     has_samples: bool = True
     lost_since: int | None = None
     """Onset of the open loss of this benchmark alone."""
@@ -81,11 +83,16 @@ def is_over(context: JudgingContext, known: Incident, parts: Sequence[Part]) -> 
     return is_back([test for test in _tests(context, parts, known) if test.m <= _needed(known, since)])
 
 
+def are_newest(parts: Iterable[Part]) -> bool:
+    """Return whether a verdict on the suite may change incidents."""
+    return all(part.is_newest for part in parts)
+
+
 def judge_end(ended: Incident, parts: Sequence[Part]) -> Judged:
     """Return the verdict on a loss of the suite that ends at the candidate."""
     word = VerdictWord.TRANSIENT if ended.closed_by is Closing.TRANSIENT else VerdictWord.RECOVERED
     reason = Together(falls=_falls(parts, ended), compared=len(parts), steps=_lost_steps(parts, ended))
-    return Judged(verdict=_verdict(word, reason, ended), change=ended)
+    return Judged(verdict=_verdict(word, reason, ended), change=ended if are_newest(parts) else None)
 
 
 def judge_suite(
@@ -118,7 +125,8 @@ def _judge_loss(
     if deciding.m > 1 or not set(lost_alone).isdisjoint(deciding.fallen):
         incident = _confirmed(incident, fell)
     word = loss_of_all(is_provisional=incident.provisional)
-    return Judged(verdict=_verdict(word, reason, incident, deciding.alpha_test), change=incident)
+    change = incident if are_newest(fell) else None
+    return Judged(verdict=_verdict(word, reason, incident, deciding.alpha_test), change=change)
 
 
 def _fell(parts: Iterable[Part], deciding: SuiteTest) -> list[Part]:
@@ -136,7 +144,7 @@ def _still_lost(parts: Sequence[Part], known: Incident) -> Judged:
     word = loss_of_all(is_provisional=known.provisional)
     reason = Together(falls=_falls(parts, known), compared=len(parts), steps=_lost_steps(parts, known))
     # Stored again: before a late checkpoint came, this one may have shown that it is over.
-    change = known if all(part.is_whole for part in parts) else None
+    change = known if are_newest(parts) and all(part.is_whole for part in parts) else None
     return Judged(verdict=_verdict(word, reason, known), change=change)
 
 

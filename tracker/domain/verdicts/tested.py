@@ -83,7 +83,8 @@ def _part(name: str, one: Tested) -> Part:
         means={step: float(means[row]) for row, step in enumerate(series.steps) if step <= newest},
         counted=tuple(one.hypothesis.steps[row] for row in one.candidate.track.rows),
         evidence=one.evidence,
-        is_whole=one.candidate.newest and not one.candidate.left_out,
+        is_whole=not one.candidate.left_out,
+        is_newest=one.candidate.newest,
         lost_since=None if incident is None else incident.onset_step,
     )
 

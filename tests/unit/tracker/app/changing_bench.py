@@ -29,6 +29,7 @@ from tests.fakes.evaluator import FakeEvaluator
 from tests.fakes.prober import FakeProber
 from tests.records import checkpoint_of
 from tests.unit.tracker.app.fake_world import FakeWorld
+from tracker.adapters.checkpoints.pins.store import FolderOfPins
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.app.daemon import StopRule, watch
 from tracker.app.steps.alerting import AlertDispatcher
@@ -56,6 +57,8 @@ class Changing:
         self.evaluator = CountingEvaluator(is_right)
         self.screening: Screening | None = None
         self.load = LOAD
+        self.given_up = frozenset[str]()
+        """URIs of checkpoints whose pins were deleted."""
         self._folder = folder
 
     @property
@@ -97,14 +100,20 @@ class Changing:
         return passes
 
     def world(self, names: Mapping[str, int], *, wait_s: float = 0.0) -> World:
-        world = self.fakes.world()
+        world, pins = self.fakes.world(), _Pins(self._folder / "pins")
+        pins.deleted = self.given_up
         return replace(
             world,
             queue=self.queue,
             history=self.history,
             dispatcher=AlertDispatcher(alerts=self.history, records=self.history, alerting=self.fakes.alerting),
             keeping=replace(
-                world.keeping, queue=self.queue, records=self.history, texts=self.history, gaps=self.history
+                world.keeping,
+                pins=pins,
+                queue=self.queue,
+                records=self.history,
+                texts=self.history,
+                gaps=self.history,
             ),
             measurement=MeasurementPlan(
                 suites=(self.suite(names),),
@@ -148,6 +157,15 @@ class Changing:
         """Return the newest verdict on a benchmark by step."""
         reports = self.reports().items()
         return {step: v.word for step, report in reports for v in report.verdicts if v.benchmark == benchmark}
+
+
+class _Pins(FolderOfPins):
+    """A folder without pins, some of which were deleted."""
+
+    deleted = frozenset[str]()
+
+    def given_up(self) -> frozenset[str]:
+        return self.deleted
 
 
 class CountingEvaluator(FakeEvaluator):

@@ -1,15 +1,23 @@
 """Settings that are changed and changed back: the run goes on as if nothing had happened."""
 
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.killing import Killed
 from tests.unit.tracker.app.changing_bench import QUESTIONS, RUN, Changing
+from tests.unit.tracker.app.fake_world import FakeWorld
 from tests.unit.tracker.app.test_tick import Fuse, cut
+from tests.unit.tracker.domain.judging import NOW
+from tests.unit.tracker.domain.making import record_of, suite_of
 from tracker.app.commands.accept import accept
+from tracker.app.review import review
 from tracker.app.settings_change import restore
 from tracker.domain.records.losses import Acceptance, Incident
+from tracker.domain.records.policy import Policy
 from tracker.domain.records.types import VerdictWord
 from tracker.domain.scores.series_changes import change_lines
 
@@ -142,3 +150,59 @@ def test_a_kill_while_the_settings_come_back_leaves_no_verdict_of_the_others(tmp
     assert judged is not None
     assert judged.plan.suite == run.suite(SHORT)
     assert list(change_lines(run.history.series_changes(RUN))) == CHANGES
+
+
+GOOD = (0.9,) * 4
+BROKEN = {"rivers": (*GOOD, 0.05, *GOOD), "hills": (*GOOD, 0.1, *GOOD), "lakes": (*GOOD, 0.5, *GOOD)}
+
+
+class Reviewed:
+    """A run whose checkpoint 500 is broken, reviewed as its results arrive; long answers are another series."""
+
+    def __init__(self) -> None:
+        self.fakes, self.minute = FakeWorld(), 0
+        rng = np.random.default_rng(1)
+        self.answers = {name: rng.random(80) for name in BROKEN}
+
+    def take(self, step: int, *, is_long: bool = False, level: float | None = None, took_s: float = 1.0) -> None:
+        scores = {}
+        for name, levels in BROKEN.items():
+            level_here = levels[step // 100 - 1] if level is None else level
+            scores[name] = (self.answers[name] < level_here).astype(float).tolist()
+        suite = suite_of(tuple(BROKEN))
+        if is_long:
+            suite = replace(suite, generation=replace(suite.generation, max_tokens=2 * suite.generation.max_tokens))
+        self.minute += 1
+        record = record_of(step, scores, suite=suite, finished_after_s=60.0 * self.minute)
+        record = replace(record, started_at=record.finished_at - timedelta(seconds=took_s))
+        world = replace(self.fakes.world(), policy=Policy(planned_checkpoints=20))
+        review(world, record, NOW + timedelta(minutes=self.minute))
+
+    def verdicts(self) -> dict[int, list[tuple[str, VerdictWord]]]:
+        newest = {report.step: report for report in self.fakes.history.reports("run")}
+        return {step: [(v.benchmark, v.word) for v in (*r.verdicts, *r.findings)] for step, r in newest.items()}
+
+
+def test_an_early_result_with_other_settings_changes_no_row_of_a_broken_checkpoint() -> None:
+    run = Reviewed()
+    for step in range(100, 800, 100):
+        run.take(step)
+    before, incidents = run.verdicts(), run.fakes.history.incidents("run")
+    assert ("", VerdictWord.TRANSIENT) in before[600]
+    run.take(100, is_long=True)
+    assert {step: run.verdicts()[step] for step in range(200, 800, 100)} == {s: before[s] for s in range(200, 800, 100)}
+    assert run.fakes.history.incidents("run") == incidents
+
+
+def test_a_result_that_arrives_after_its_settings_were_changed_back_opens_no_loss() -> None:
+    run = Reviewed()
+    for step in range(100, 500, 100):
+        run.take(step, level=0.9)
+    for step in range(100, 400, 100):
+        run.take(step, is_long=True, level=0.9)
+    run.take(500, is_long=True, level=0.9)
+    run.take(500, level=0.9)  # changed back
+    told = len(run.fakes.alerting.alerts)
+    run.take(600, is_long=True, level=0.1, took_s=100.0)
+    assert run.fakes.history.incidents("run") == ()
+    assert len(run.fakes.alerting.alerts) == told

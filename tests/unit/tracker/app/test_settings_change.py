@@ -76,6 +76,16 @@ def test_a_change_that_is_undone_in_time_asks_nothing(tmp_path: Path) -> None:
     assert run.reports() == before
 
 
+def test_a_checkpoint_whose_weights_are_deleted_meanwhile_is_not_asked_again(tmp_path: Path) -> None:
+    run = Changing(tmp_path, is_right)
+    run.save(*FEW)
+    run.watch(ONE)
+    assert run.asked
+    run.given_up = frozenset({run.history.records(RUN)[1].plan.checkpoint.uri})
+    run.watch(TWO)
+    assert set(run.asked) == {(step, "facts") for step in FEW if step != FEW[1]}
+
+
 def test_new_checkpoints_do_not_wait_for_the_confirmation_and_are_asked_first(tmp_path: Path) -> None:
     run = Changing(tmp_path, is_right)
     run.save(*FEW)

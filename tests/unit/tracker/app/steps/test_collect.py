@@ -16,7 +16,7 @@ from tests.records import forgetting_run
 from tracker.adapters.checkpoints.folder.once import pin_folder
 from tracker.adapters.checkpoints.pins.store import FolderOfPins
 from tracker.app.steps.collect import Keeping, StoredItem, collect
-from tracker.domain.best.retention import KeepPolicy
+from tracker.domain.best.retention import KeepPolicy, identity_of
 from tracker.domain.records.policy import Pinned
 from tracker.domain.records.types import Gap
 
@@ -148,6 +148,15 @@ def test_a_checkpoint_that_is_measured_again_keeps_its_pin(keep: Keep) -> None:
     queue.add(replace(again, id="again"), now=FakeClock().now())
     collect(replace(keeping, queue=queue))
     assert STEPS[1] in kept_pins(keeping)
+
+
+def test_a_checkpoint_that_waits_to_be_asked_again_keeps_its_pin(keep: Keep) -> None:
+    keeping = keep(pins=1)
+    waiting = next(pin.checkpoint for pin in keeping.pins.held() if pin.checkpoint.step == STEPS[1])
+    collect(replace(keeping, waiting=frozenset({identity_of(waiting)})))
+    assert STEPS[1] in kept_pins(keeping)
+    collect(keeping)
+    assert STEPS[1] not in kept_pins(keeping)
 
 
 def test_a_pin_in_use_is_left_for_the_next_time(keep: Keep) -> None:
