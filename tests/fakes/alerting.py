@@ -43,7 +43,7 @@ class FakeChannel:
         self.messages.append(message)
         return "ok"
 
-    def told(self) -> list[tuple[str, int, AlertState]]:
+    def told(self) -> list[tuple[str, int | None, AlertState]]:
         """Return subject, step and state of everything that was delivered."""
         return [(alert_subject_text(a.subject), a.step, a.state) for message in self.messages for a in message.alerts]
 

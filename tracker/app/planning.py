@@ -62,10 +62,10 @@ def _is_reask(plan: EvalPlan, known: KnownResults, queue: PlanQueue) -> bool:
 def ask_again(world: World, state: WatchState, now: datetime) -> None:
     """Log what evaluated checkpoints lack, and queue it when the time to undo the change is over."""
     reasks = state.reasks
-    for uri in world.keeping.pins.given_up() & reasks.checkpoints.keys() if reasks.checkpoints else ():
-        del reasks.checkpoints[uri]  # `tracker gc` deleted its weights meanwhile
     if not reasks.checkpoints:
         return
+    for uri in world.keeping.pins.given_up() & reasks.checkpoints.keys():
+        del reasks.checkpoints[uri]  # `tracker gc` deleted its weights meanwhile
     is_due = (now - (reasks.since or now)).total_seconds() >= world.order.reask_wait_s
     if reasks.since is not None and not is_due:
         return  # what is missing is looked up twice, and not in every pass

@@ -15,7 +15,6 @@ from tracker.app.steps import calibrating, sweeps
 from tracker.app.steps.collect import collect
 from tracker.app.world import Tick, WatchState, World
 from tracker.domain.alerts.stalls import rejected_results, set_aside
-from tracker.domain.best.retention import identity_of
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.calibration import Calibration
 
@@ -109,5 +108,5 @@ def review_finished(
     if reviewed:
         world.wake_workers()
         with state.aside.around("collect", "cannot delete what is not kept"):
-            collect(replace(world.keeping, waiting=frozenset(map(identity_of, state.reasks.checkpoints.values()))))
+            collect(replace(world.keeping, waiting=state.reasks.identities()))
     return tuple(reviewed), tuple(calibrations), swept

@@ -14,6 +14,7 @@ from tracker.app.steps.collect import Keeping
 from tracker.app.steps.curves import curves_at, keep_curves
 from tracker.app.steps.screening import ScreeningSchedule
 from tracker.app.steps.sweeps import SweepService
+from tracker.domain.best.retention import Identity, identity_of
 from tracker.domain.log.events import RunEvent, found
 from tracker.domain.records.alerts import AlertKind
 from tracker.domain.records.calibration import Calibration
@@ -98,6 +99,10 @@ class Reasks:
     """By `uri`."""
     since: datetime | None = None
     """When they were announced; None: not yet."""
+
+    def identities(self) -> frozenset[Identity]:
+        """Return the checkpoints that wait to be asked again, of which the weights are kept."""
+        return frozenset(map(identity_of, self.checkpoints.values()))
 
 
 @dataclass(kw_only=True)

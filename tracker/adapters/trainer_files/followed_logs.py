@@ -1,7 +1,7 @@
 """The logs of a run that are followed, and which of them are read side by side."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tracker.adapters.trainer_files.event_files import FollowedEvents
@@ -28,12 +28,11 @@ class FollowedLog:
     """Whether its error was reported."""
 
 
-def in_turn(queues: Sequence[deque[FollowedLog]], last: str) -> list[deque[FollowedLog]]:
-    """Return the logs from that on which follows the one with the path `last`, with which a reading ended."""
-    for at, queue in enumerate(queues, start=1):
-        if any(str(one.file.path) == last for one in queue):
-            return [*queues[at:], *queues[:at]]
-    return list(queues)
+def after(followed: Mapping[str, FollowedLog], path: str) -> dict[str, FollowedLog]:
+    """Return the logs with those behind `path` first: the next reading begins with them."""
+    paths = list(followed)
+    at = paths.index(path) + 1
+    return {one: followed[one] for one in (*paths[at:], *paths[:at])}
 
 
 def queues_of(followed: Mapping[str, FollowedLog]) -> list[deque[FollowedLog]]:

@@ -22,7 +22,7 @@ from eval_jobs.ports import Clock
 from tracker.adapters.trainer_files.event_files import FollowedEvents
 from tracker.adapters.trainer_files.folders import MAX_NAMES, entries, events_in, is_folder, is_link, is_run, of_ranks
 from tracker.adapters.trainer_files.followed_file import FollowedFile, ReadPart
-from tracker.adapters.trainer_files.followed_logs import FollowedLog, in_turn, queues_of
+from tracker.adapters.trainer_files.followed_logs import FollowedLog, after, queues_of
 from tracker.adapters.trainer_files.log_lines import begins_with_step
 from tracker.adapters.trainer_files.saved import saved_bytes
 from tracker.domain.checkpoints.names import steps_in
@@ -102,8 +102,6 @@ class LogFolder:
     """Whether a file of JSON lines is a log, by path."""
     _warned: set[str] = field(default_factory=set)
     _saved_bytes: int = 0
-    _last: str = ""
-    """The log with which the last reading ended."""
     _read_at: datetime = NEVER
     """Begin of the present reading: all of its lines are of one moment."""
 
@@ -119,8 +117,7 @@ class LogFolder:
         if self._scanned_s is None or now_s - self._scanned_s >= SCAN_S:
             self._scan()
             self._scanned_s = now_s
-        waiting, taken = deque(in_turn(queues_of(self._followed), self._last)), 0
-        self._last = ""
+        waiting, taken = deque(queues_of(self._followed)), 0
         while waiting and taken < READING_CHARS:
             queue = waiting.popleft()
             path = str(queue[0].file.path)
@@ -132,7 +129,8 @@ class LogFolder:
                 continue
             yield piece
             taken += piece.chars
-            self._last = path
+            if taken >= READING_CHARS:
+                self._followed = after(self._followed, path)
             if not piece.rest:  # else its trouble is counted first
                 waiting.append(queue)
 

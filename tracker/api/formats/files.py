@@ -52,7 +52,7 @@ def _to_parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: Bina
     rows = 0
     with ParquetWriter(file, schema, compression="zstd") as writer:
         for batch in batches:
-            writer.write_batch(_mapped(batch, _without_nan))
+            writer.write_batch(_mapped(batch, _finite))
             rows += batch.num_rows
     return rows
 
@@ -107,19 +107,20 @@ def _mapped(batch: pa.RecordBatch, change: Callable[[pa.Array], pa.Array]) -> pa
     return pa.RecordBatch.from_arrays([change(column) for column in batch.columns], names=batch.schema.names)
 
 
-def _without_nan(values: pa.Array) -> pa.Array:
+def _finite(values: pa.Array) -> pa.Array:
+    """Return null for NaN and infinities, of which JSON has neither."""
     if pa.types.is_floating(values.type):
-        return pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
+        return pc.if_else(pc.is_finite(values), values, pa.scalar(None, values.type))
     return values
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Return what JSON has: categories are texts, times are ISO 8601, and NaN is null."""
+    """Return what JSON has: categories are texts, times are ISO 8601, and what is not finite is null."""
     if pa.types.is_dictionary(values.type):
         return values.dictionary_decode()
     if pa.types.is_timestamp(values.type):
         return pc.strftime(values, format="%Y-%m-%dT%H:%M:%SZ")
-    return _without_nan(values)
+    return _finite(values)
 
 
 def _as_text(values: pa.Array) -> pa.Array:

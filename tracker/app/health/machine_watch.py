@@ -84,12 +84,16 @@ class MachineWatch:
         """Follow the job; return whether conditions of one before it, or of one that has ended, are over."""
         pids, before = frozenset(one.pid for one in job.members), self._job
         self._job = pids or before
+        is_other = bool(job.ranks) and not pids & before
+        if is_other:
+            self._trends, self._ecc = {}, {}
         if not job.ranks:
-            return self._end_conditions(run, now) if run.state.pace.ended else False
-        if pids & before:
-            return False
-        self._trends, self._ecc = {}, {}
-        return self._end_conditions(run, now) if before else False
+            is_over = bool(run.state.pace.ended)
+        else:
+            is_over = is_other and bool(before)
+        if is_over:
+            return self._end_conditions(run, now)
+        return False
 
     def _end_conditions(self, run: RunLog, now: datetime) -> bool:
         """End what was measured of a job that has ended."""
@@ -122,13 +126,18 @@ class MachineWatch:
             if gpu.memory is not None:
                 used, name = gpu.memory, f"gpu_memory_leak {gpu.index}"
                 signs[name] = self._leak("gpu_memory_leak", name, used.used_bytes, used.total_bytes, now)
-        found_here: dict[str, ProcessSign | None] = {}
-        for key, sign in signs.items():
+        return self._leaks_of(signs)
+
+    def _leaks_of(self, signs: Mapping[str, ProcessSign | None]) -> _Signs:
+        """Return the signs by what identifies a condition; a number without one is healthy if its trend is known."""
+        found: dict[str, ProcessSign | None] = {}
+        for name, sign in signs.items():
+            trend = self._trends.get(name)
             if sign is not None:
-                found_here[f"{_LEAK} {key} {sign.trouble.severity}"] = sign
-            elif key not in self._trends or not self._trends[key].is_known:
-                found_here |= dict.fromkeys(f"{_LEAK} {key} {severity}" for severity in Severity)
-        return found_here
+                found[f"{_LEAK} {name} {sign.trouble.severity}"] = sign
+            elif trend is None or not trend.is_known:
+                found |= dict.fromkeys(f"{_LEAK} {name} {severity}" for severity in Severity)
+        return found
 
     def _leak(self, name: str, key: str, value: int | None, limit: int | None, now: datetime) -> ProcessSign | None:
         """Add a reading to a trend, and return whether it grows to its limit."""

@@ -165,9 +165,7 @@ def _what_became_of(incident: Incident, verdict: Verdict | None, step: int) -> s
     if incident.closed_by is Closing.SUPERSEDED:
         return f": loss discarded, training restarted from a step before {incident.closed_step}"
     if incident.closed_by is Closing.CORRECTED:
-        # A verdict that is worse is of another loss.
-        now = "" if verdict is None or verdict.word in WORSE else f": {verdict.word} at step {step}"
-        return f": no loss with the checkpoints evaluated since{now}"
+        return f": no loss with the checkpoints evaluated since{_word_since(verdict, step)}"
     if verdict is not None and verdict.word in WORSE | IS_BACK:
         return f" {verdict.word} at step {step}: {reason_text(verdict)}"
     if incident.closed_step is not None:
@@ -175,6 +173,13 @@ def _what_became_of(incident: Incident, verdict: Verdict | None, step: int) -> s
     if verdict is None:
         return ": loss reopened, training restarted from a step before the recovery"
     return f" {word_of_loss(incident)}: {loss_text(incident)}"
+
+
+def _word_since(verdict: Verdict | None, step: int) -> str:
+    """Return the verdict after a correction; one that is worse is of another loss."""
+    if verdict is None or verdict.word in WORSE:
+        return ""
+    return f": {verdict.word} at step {step}"
 
 
 def _of_latency(report: Report) -> Iterator[Alert]:

@@ -104,7 +104,9 @@ def message_text(message: AlertMessage) -> MessageText:
 def place_of(news: Alert | AlertMessage, most: int) -> str:
     """Return `sft step 600`, or the run alone if the step is unknown; `most`: characters of the run."""
     run = line_of(news.run_id, most)
-    return run if news.step is None else f"{run} step {news.step}"
+    if news.step is None:
+        return run
+    return f"{run} step {news.step}"
 
 
 def id_of(message: AlertMessage) -> str:

@@ -112,16 +112,26 @@ def naming_incidents(alerts: Iterable[Alert], incidents: Sequence[TrainingIncide
 
 
 def _naming(alert: Alert, incidents: Sequence[TrainingIncident]) -> Alert:
-    evidence = alert.evidence
-    step = alert.step if alert.kind is AlertKind.LOSS and alert.state is AlertState.FIRING else None
-    if step is None or evidence is None:
+    is_new_loss = alert.kind is AlertKind.LOSS and alert.state is AlertState.FIRING
+    if not is_new_loss or alert.evidence is None:
         return alert
-    before = max(evidence.baseline_steps, default=step)
-    between = [one for one in incidents if one.cause.step is not None and before < one.cause.step <= step]
+    steps = alert.evidence.baseline_steps
+    between = _between(incidents, max(steps) if steps else alert.step, alert.step)
     if not between:
         return alert
     named = "; ".join(incident_text(one) for one in between[:_MAX_NAMED])
     return replace(alert, message=f"{alert.message} (in the training: {named})")
+
+
+def _between(incidents: Iterable[TrainingIncident], after: int | None, up_to: int | None) -> list[TrainingIncident]:
+    found = []
+    for one in incidents:
+        step = one.cause.step
+        if step is None or after is None or up_to is None:
+            continue
+        if after < step <= up_to:
+            found.append(one)
+    return found
 
 
 def alert_kind(incident: TrainingIncident) -> AlertKind:

@@ -1,6 +1,6 @@
 """Texts of the ledger, shared by terminals and reports. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 
@@ -70,13 +70,18 @@ def notes(benchmark: BenchmarkLedger) -> tuple[str, ...]:
     ]
     if partly:
         notes.append(f"not all samples scored: {names_text(partly)}")
-    if benchmark.accepted_step is not None:
-        notes.append(f"level accepted at step {benchmark.accepted_step}, still compared with the one before the loss")
-    if benchmark.whole.forgetting is None:
-        notes.append("too few checkpoints or samples to measure forgetting")
-    elif _needs_chance(benchmark, benchmark.whole.forgetting):
-        notes.append("retention unknown, because it was best at first: set `chance` in its [[benchmark]]")
+    notes += _of_numbers(benchmark)
     return tuple(f"{one_line(benchmark.benchmark)}: {text}" for text in notes)
+
+
+def _of_numbers(benchmark: BenchmarkLedger) -> Iterator[str]:
+    """Yield what the numbers of a benchmark do not say themselves."""
+    if benchmark.accepted_step is not None:
+        yield f"level accepted at step {benchmark.accepted_step}, still compared with the one before the loss"
+    if benchmark.whole.forgetting is None:
+        yield "too few checkpoints or samples to measure forgetting"
+    elif _needs_chance(benchmark, benchmark.whole.forgetting):
+        yield "retention unknown, because it was best at first: set `chance` in its [[benchmark]]"
 
 
 def _needs_chance(benchmark: BenchmarkLedger, found: Forgetting) -> bool:

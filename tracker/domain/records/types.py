@@ -186,7 +186,9 @@ class Verdict:
     @property
     def open_drop(self) -> Drop | None:
         """What the loss took that is open at this checkpoint; None without one."""
-        return None if self.word in IS_BACK else self.drop
+        if self.word in IS_BACK:
+            return None
+        return self.drop
 
 
 class LatencyMetric(StrEnum):

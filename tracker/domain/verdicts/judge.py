@@ -189,9 +189,9 @@ def _incomparable(
 ) -> tuple[VerdictWord, reasons.Reason]:
     if tests:
         return VerdictWord.INCOMPARABLE, _too_few_common(tests)
-    earlier = _measured_otherwise(context, candidate)
+    accepted_step = context.accepted_step(candidate.subject.benchmark)
+    earlier = None if accepted_step is not None else _measured_otherwise(context, candidate)
     if earlier is None:
-        accepted_step = context.accepted_step(candidate.subject.benchmark)
         return VerdictWord.FIRST, reasons.NothingEarlier(accepted_step=accepted_step)
     differences = differences_of(context.record.plan, earlier, candidate.subject.benchmark)
     return VerdictWord.INCOMPARABLE, reasons.MeasuredOtherwise(step=earlier.checkpoint.step, differences=differences)

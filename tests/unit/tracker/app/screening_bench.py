@@ -151,7 +151,7 @@ class Bench:
     def kinds(self) -> list[str]:
         return [kind_of(plan) for plan in self.plans]
 
-    def firing(self) -> list[int]:
+    def firing(self) -> list[int | None]:
         return [a.step for a in self.fakes.alerting.alerts if a.state is AlertState.FIRING]
 
     def _outcome(self, plan: EvalPlan, benchmark: Benchmark) -> Outcome:

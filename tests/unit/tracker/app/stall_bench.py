@@ -119,7 +119,7 @@ class Tower:
         self.looked_s, self.state, self.is_training = at_s, state, is_training
         self.monitor.look(passed(*checkpoints, **more), state, seconds(at_s), is_training=is_training)  # type: ignore[arg-type]
 
-    def told(self) -> list[tuple[AlertKind | None, AlertState, int]]:
+    def told(self) -> list[tuple[AlertKind | None, AlertState, int | None]]:
         return [(a.kind, a.state, a.step) for a in self.alerting.alerts]
 
 

@@ -291,6 +291,7 @@ def check_champion(told: Told) -> None:
     onsets = [one.onset_step for one in told.open_losses() if one.measure is Measure.SCORE]
     for champion in champions_of(newest_scores(RUN, history), history.incidents(RUN))[:1]:
         assert all(champion.checkpoint.step < onset for onset in onsets) or champion.alias != "champion"
+        assert f"step {champion.checkpoint.step} scores higher" not in champion.reason
 
 
 def test_a_loss_that_later_results_explain_ends_as_corrected_and_its_alert_with_it() -> None:

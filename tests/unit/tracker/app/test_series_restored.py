@@ -18,6 +18,7 @@ from tracker.app.review import review
 from tracker.app.settings_change import restore
 from tracker.domain.records.losses import Acceptance, Incident
 from tracker.domain.records.policy import Policy
+from tracker.domain.records.reasons import NothingEarlier
 from tracker.domain.records.types import VerdictWord
 from tracker.domain.scores.series_changes import change_lines
 
@@ -122,6 +123,7 @@ def test_an_acceptance_ends_no_loss_of_other_settings(tmp_path: Path) -> None:
     accept(run.world(LONG), level)
     run.fakes.clock.advance(1.0)
     assert [e.opened_step for e in opened(run)] == [600]
+    assert run.reports()[700].verdicts[0].reason == NothingEarlier(accepted_step=700)
     run.watch(SHORT, wait_s=0.0)
     assert run.words("sums")[700] is VerdictWord.REGRESSED
 

@@ -92,7 +92,7 @@ def _compare_checkpoints(project: Project, asked: Asked) -> None:
     policy = project.config.to_policy()
     noise = noise_of_run(after.run_id, history, policy)
     view = compare_parts(parts_to_compare((before, after), history), policy, noise, examples=asked.examples)
-    view = with_run(view, after)
+    view = with_run(view, history.report(after.plan_id) or after)
     if asked.as_json:
         print_json(view)
     else:

@@ -1,5 +1,7 @@
 """The types of frames and record batches are those of the table's definition, whatever the data."""
 
+import io
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracker.api.formats.arrow import arrow_schema, batch_of
+from tracker.api.formats.files import Format, write_batches
 from tracker.api.formats.frames import frame_of
 from tracker.domain.tables.answers import ANSWERS
 from tracker.domain.tables.catalog import TABLES
@@ -79,3 +82,15 @@ def _same(array: pa.Array, wanted: list[object]) -> None:
     """Compare with the record batch; NaN is null."""
     plain = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
     assert plain.to_pylist() == wanted
+
+
+@pytest.mark.parametrize("kind", [Format.JSON, Format.JSONL, Format.CSV])
+def test_what_is_not_finite_is_empty_in_every_text(kind: Format) -> None:
+    table = TABLES["curves"]
+    rows: Rows = {"run": ["a", "a", "a"], "step": [1, 2, 3], "key": ["loss"] * 3, "value": [math.nan, math.inf, 0.5]}
+    file = io.BytesIO()
+    assert write_batches([batch_of(table, rows)], arrow_schema(table.columns), kind, file) == 3
+    text = file.getvalue().decode().lower()
+    assert "inf" not in text
+    assert "nan" not in text
+    assert "0.5" in text

@@ -184,3 +184,9 @@ def test_a_step_without_its_run_is_looked_up_in_the_only_run_of_the_project(tmp_
         assert said.returncode == (0 if name.endswith("a") else 2)
     assert "tiny-forgetting has several runs" in said.stderr
     assert "such as tiny-forgetting/a@latest" in said.stderr
+
+
+def test_the_verdict_of_the_run_stands_beside_a_pair_with_its_reason() -> None:
+    found = result_of(compare("600", "700", "--json").stdout)
+    assert all(verdict["reason"] is not None for verdict in found["run"])
+    assert "regressed" in {verdict["word"] for verdict in found["run"]}

@@ -118,3 +118,11 @@ def test_text_of_a_model_cannot_disturb_the_terminal(hostile: str) -> None:
     if hostile.startswith("["):
         assert text.count(hostile) >= 8  # shown as it is, not taken for markup
     assert "(text not kept)" in text
+
+
+def test_an_interval_that_ends_at_1_has_both_its_ends() -> None:
+    facts = LEDGER.benchmarks[0]
+    found = facts.whole.forgetting
+    assert found is not None
+    at_end = replace(facts, whole=replace(facts.whole, forgetting=replace(found, ci_low=0.6, ci_high=1.0)))
+    assert "−1.000 to −0.600" in shown(replace(LEDGER, benchmarks=(at_end,)))  # noqa: RUF001 - a true minus sign

@@ -39,7 +39,7 @@ def changes(reports: Sequence[Report]) -> list[Incident]:
     return changes_of(reports)
 
 
-def told(reports: Sequence[Report]) -> list[tuple[int, str]]:
+def told(reports: Sequence[Report]) -> list[tuple[int | None, str]]:
     """What people hear, stored as the watcher stores it."""
     stored: dict[str, Alert] = {}
     heard = []

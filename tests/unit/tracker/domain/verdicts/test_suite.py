@@ -51,7 +51,7 @@ def heard(reports: Sequence[Report]) -> list[tuple[int, str, str]]:
     for report in reports:
         alerts = alerts_for(report, [a for a in stored.values() if a.state is AlertState.FIRING])
         stored |= {a.fingerprint: a for a in alerts}
-        said += [(a.step, a.state.value, a.message) for a in alerts]
+        said += [(a.step or 0, a.state.value, a.message) for a in alerts]
     return said
 
 

@@ -160,7 +160,7 @@ def test_ranks_that_print_the_same_step_count_once() -> None:
             value = math.nan if step == 25 else 1.0
             run.take(step, {"loss": 2.5, "grad_norm": value}, rank=rank)
             run.take(step, {"loss": 2.5, "kl": value})
-    assert run.findings == ()
+    assert not run.findings
 
 
 @pytest.mark.parametrize("every", [1, 100])
@@ -170,10 +170,11 @@ def test_after_a_restart_with_fewer_ranks_another_one_is_followed(every: int) ->
     for step in range(every, 101 * every, every):
         for rank in (63, *range(63)):
             run.take(step, {"loss": 2.5 + step % 7 / 1000, "entropy": 1.0 if rank == 63 else math.nan}, rank=rank)
-    assert run.findings == ()
+    assert not run.findings
     for step in range(101 * every, 401 * every, every):
         run.take(step, {"loss": 2.5 + step % 7 / 1000 if step < 300 * every else 9.0}, rank=31)
-    assert {SeriesName.DIVERGED, SeriesName.COLLAPSED} & {one.name for one in run.findings}
+    names = [str(one.name) for one in run.findings]
+    assert "diverged" in names or "collapsed" in names
 
 
 @pytest.mark.parametrize(("ranks", "steps", "names"), [(2, 9, []), (3, 2, []), (3, 3, ["behind"]), (64, 9, ["behind"])])
