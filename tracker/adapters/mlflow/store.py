@@ -46,7 +46,7 @@ CLOSE_S = 5.0
 NEWEST_TAG = "tracker.verdicts"
 NOTE_TAG = "mlflow.note.content"
 INCIDENT_TAGS = {
-    tracking.IncidentKind.LOSS: "open_losses",
+    tracking.IncidentKind.LOSS: str(tracking.IncidentKind.LOSS),
     tracking.IncidentKind.TRAINING: "tracker.incidents",
 }
 _TITLES = {tracking.IncidentKind.LOSS: "Open losses", tracking.IncidentKind.TRAINING: "Incidents of the training"}

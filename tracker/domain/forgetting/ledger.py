@@ -121,9 +121,9 @@ def _losses_of(series: BenchmarkSeries, incidents: Iterable[Incident]) -> dict[s
 
 def _with_losses(unit: LedgerSubject, losses: Sequence[Incident]) -> LedgerSubject:
     """Return the subject without checkpoints of losses that are over, compared as its open or accepted loss is."""
-    steps = [unit.steps[row] for row in unit.track.rows]
+    steps = [unit.steps[row] for row in unit.counted]
     counts = np.array(counting(steps, losses, ()), dtype=bool) if steps else np.ones(0, dtype=bool)
-    unit = replace(unit, counted=unit.track.rows[counts])
+    unit = replace(unit, counted=unit.counted[counts])
     for loss in reversed(losses):
         if loss.drop is not None and not loss.drop.is_pinned and loss.closed_by in {None, Closing.ACCEPTED}:
             return _with_loss(unit, loss, loss.drop)

@@ -109,7 +109,7 @@ class IncidentKind(StrEnum):
 
     TRAINING = "incidents"
     """Incidents of the training."""
-    LOSS = "losses"
+    LOSS = "open_losses"
     """Losses that are open, whatever settings the newest checkpoint was evaluated with."""
 
 

@@ -291,3 +291,15 @@ def test_the_order_of_records_does_not_matter() -> None:
     order = np.random.default_rng(1).permutation(len(RUN.records))
     shuffled = replace(RUN, records=tuple(RUN.records[i] for i in order))
     assert ledger_of(shuffled) == LEDGER
+
+
+def test_subsets_are_averaged_over_the_checkpoints_of_their_benchmark() -> None:
+    subsets = [f"s{number % 2}" for number in range(40)]
+    run = changed(RUN, lambda _, index, sample: replace(sample, subset=subsets[index % 40]))
+    of_whole, of_subset = of_facts(800, 800, Closing.RECOVERED, 1000), of_facts(800, 800, Closing.RECOVERED, 900)
+    found = of("facts", run_ledger(scores_of_run(run), POLICY, [of_whole, replace(of_subset, subset="s0")], details=0))
+    blocks = {
+        (row.forgetting.peak.first_step, row.forgetting.last.first_step) for row in found.subsets if row.forgetting
+    }
+    assert found.whole.forgetting is not None
+    assert {last for _, last in blocks} == {found.whole.forgetting.last.first_step}
