@@ -93,7 +93,7 @@ def remember_values(connection: Connection, batch: tracking.TrackingBatch) -> No
         connection.execute(insert.on_conflict_do_update(index_elements=["checkpoint", "key"], set_=newest), rows)
 
 
-def remember(connection: Connection, run_id: str, points: Sequence[CurvePoint]) -> list[CurvePoint]:
+def remember_points(connection: Connection, run_id: str, points: Sequence[CurvePoint]) -> list[CurvePoint]:
     """Store the points not seen before and return them; another process may be storing the same ones.
 
     A value that differs from a known one of its step by rounding alone is the same point, from another log.

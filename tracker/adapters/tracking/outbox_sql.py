@@ -43,7 +43,7 @@ from tracker.adapters.tracking.items_sql import (
     queue_item,
     read_item,
     record_key,
-    remember,
+    remember_points,
     remember_values,
     was_queued,
     with_evidence,
@@ -160,7 +160,7 @@ class OutboxTracking:
         if not finite:
             return
         with transaction(self._engine) as connection:
-            batch = batch_of(remember(connection, run_id, finite))  # of all points: their times have one order
+            batch = batch_of(remember_points(connection, run_id, finite))  # of all points: their times have one order
             starts = range(0, len(batch.points), POINTS_PER_ITEM)
             parts = [replace(batch, points=batch.points[start : start + POINTS_PER_ITEM]) for start in starts]
             if evidence is not None:

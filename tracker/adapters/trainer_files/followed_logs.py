@@ -28,7 +28,7 @@ class FollowedLog:
     """Whether its error was reported."""
 
 
-def after(followed: Mapping[str, FollowedLog], path: str) -> dict[str, FollowedLog]:
+def beginning_after(followed: Mapping[str, FollowedLog], path: str) -> dict[str, FollowedLog]:
     """Return the logs with those behind `path` first: the next reading begins with them."""
     paths = list(followed)
     at = paths.index(path) + 1

@@ -22,7 +22,7 @@ from eval_jobs.ports import Clock
 from tracker.adapters.trainer_files.event_files import FollowedEvents
 from tracker.adapters.trainer_files.folders import MAX_NAMES, entries, events_in, is_folder, is_link, is_run, of_ranks
 from tracker.adapters.trainer_files.followed_file import FollowedFile, ReadPart
-from tracker.adapters.trainer_files.followed_logs import FollowedLog, after, queues_of
+from tracker.adapters.trainer_files.followed_logs import FollowedLog, beginning_after, queues_of
 from tracker.adapters.trainer_files.log_lines import begins_with_step
 from tracker.adapters.trainer_files.saved import saved_bytes
 from tracker.domain.checkpoints.names import steps_in
@@ -130,7 +130,7 @@ class LogFolder:
             yield piece
             taken += piece.chars
             if taken >= READING_CHARS:
-                self._followed = after(self._followed, path)
+                self._followed = beginning_after(self._followed, path)
             if not piece.rest:  # else its trouble is counted first
                 waiting.append(queue)
 

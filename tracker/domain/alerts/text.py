@@ -94,14 +94,14 @@ def message_text(message: AlertMessage) -> MessageText:
     more = f" (and {len(entries) - 1} more)" if len(entries) > 1 else ""
     link = one_line(message.link)
     return MessageText(
-        title=f"{place_of(message, MAX_NAME_CHARS)}: {entries[0].headline}{more}",
+        title=f"{run_and_step(message, MAX_NAME_CHARS)}: {entries[0].headline}{more}",
         is_firing=message.is_firing,
         entries=entries,
         link=link if len(link) <= MAX_LINK_CHARS else "",
     )
 
 
-def place_of(news: Alert | AlertMessage, most: int) -> str:
+def run_and_step(news: Alert | AlertMessage, most: int) -> str:
     """Return `sft step 600`, or the run alone if the step is unknown; `most`: characters of the run."""
     run = line_of(news.run_id, most)
     if news.step is None:

@@ -12,7 +12,7 @@ import httpx
 from tracker.adapters.alerts.sending.markdown import address
 from tracker.adapters.alerts.sending.posting import JSON, json_bytes, post, unknown_answer
 from tracker.adapters.alerts.sending.target import Channel
-from tracker.domain.alerts.text import AlertLines, entry_of, line_of, place_of
+from tracker.domain.alerts.text import AlertLines, entry_of, line_of, run_and_step
 from tracker.domain.records.alerts import Alert, AlertKind, AlertMessage, AlertState
 from tracker.domain.records.display import one_line
 from tracker.domain.records.subjects import alert_subject_text
@@ -93,7 +93,7 @@ def _alert(alert: Alert, message: AlertMessage, now: datetime) -> dict[str, obje
 
 def _annotations(alert: Alert, entry: AlertLines, link: str) -> dict[str, str]:
     return {
-        "summary": f"{place_of(alert, MAX_LABEL_CHARS)}: {entry.headline}",
+        "summary": f"{run_and_step(alert, MAX_LABEL_CHARS)}: {entry.headline}",
         "description": entry.sentence,
         **{label.replace(" ", "_"): text for label, text in entry.facts},
         "lost_samples": "\n".join(entry.lost),

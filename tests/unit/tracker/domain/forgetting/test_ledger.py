@@ -7,12 +7,13 @@ import pytest
 from pydantic import TypeAdapter
 
 from eval_jobs.types import EvalRecord, EvalResult, SampleScore
+from tests.drops import DROP
 from tests.records import RecordedRun, forgetting_run, scores_of_run
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
 from tracker.domain.forgetting.types import BenchmarkLedger, RunLedger
 from tracker.domain.forgetting.wording import notes
-from tracker.domain.records.losses import Closing, Drop, Incident
+from tracker.domain.records.losses import Closing, Incident
 from tracker.domain.records.policy import Policy
 
 RUN = forgetting_run()
@@ -222,18 +223,7 @@ def test_checkpoints_of_a_loss_that_is_over_are_no_part_of_the_peak() -> None:
 
 
 def test_after_an_accepted_loss_the_newest_checkpoints_are_compared_with_those_before_it() -> None:
-    drop = Drop(
-        baseline_steps=(600,),
-        before=0.9,
-        newest_steps=(800,),
-        now=0.1,
-        delta=-0.8,
-        ci_low=-0.9,
-        ci_high=-0.7,
-        n_common=40,
-        n_lost=30,
-        n_gained=0,
-    )
+    drop = replace(DROP, baseline_steps=(600,), newest_steps=(800,))
     loss = replace(of_facts(700, 700, Closing.ACCEPTED, 800), last_step=None, drop=drop)
     found = of("facts", run_ledger(scores_of_run(RUN), POLICY, [loss], details=0))
     assert found.whole.forgetting is not None
