@@ -1,6 +1,6 @@
 """Distance of every benchmark from its best, step by step, as coloured strips. Pure.
 
-Colour shows the distance to the best block. Columns at their best, before the best block (still learning) and after it
+Colour shows the distance to the best block. Columns at their best, before the best block and after it
 (lost) have separate colours. A checkpoint without a score is a thin line, never a colour.
 """
 
@@ -175,7 +175,7 @@ def _said(stretch: Sequence[_Cell]) -> str:
     return f"{steps}: {' to '.join(dict.fromkeys(means)) or 'no score'}"
 
 
-_WORDS = {"none": "not measured", "best": "at its best", "a": "lost", "b": "still learning"}
+_WORDS = {"none": "not measured", "best": "at its best", "a": "lost", "b": "below its later best"}
 
 
 def _word(cell: _Cell) -> str:

@@ -21,11 +21,11 @@ Every command with `--json` (and `tracker gate --format json`) prints one object
 {"schema_version": 1, "command": "costs", "result": []}
 ```
 
-`schema_version` changes when a field is renamed, removed or changes its meaning; new fields may appear at any time.
+`schema_version` changes when a field is renamed, removed or changes its meaning; new fields may appear.
 Infinite numbers are the strings `"Infinity"` and `"-Infinity"`, not-a-number is `"NaN"`. In `reports`, each verdict has
-`reason` (a sentence), `reason_code` and `reason_fields`. `proofs` are certificates of weight
-swaps. Errors and progress go to stderr; `watch`, `backfill` and
-`worker` print progress only. The losses of a run by step:
+`reason` (a sentence), `reason_code` and `reason_fields`; where a step has several, `newest_of` counts. `proofs` are
+certificates of weight swaps. Errors and progress go to stderr; `watch`, `backfill` and
+`worker` print progress only. Losses by step:
 
 ```console
 $ tracker history --json | jq -c '.result.reports[] | [.step, (.verdicts[]

@@ -10,7 +10,10 @@ from tracker.domain.records.types import IS_BACK, WORSE, Gap, Report
 
 
 class HistoryDocument(TypedDict):
-    """Result of `tracker history`; the reason of each verdict has a text and a code."""
+    """Result of `tracker history`; the reason of each verdict has a text and a code.
+
+    `newest_of` of a report are the benchmarks that have no later result at its step: only these are shown.
+    """
 
     reports: list[Report]
     gaps: list[Gap]

@@ -117,13 +117,10 @@ def overview(reports: Iterable[Report], gaps: Iterable[Gap] = ()) -> Overview:
     left = _left_behind(everything)
     ordered = [r for r in everything if r.plan_id not in left]
     verdicts: dict[tuple[int, str], Verdict] = {}
-    newest: dict[tuple[int, str], str] = {}
     benchmarks: dict[str, None] = {}
     for report in ordered:
-        names = [verdict.benchmark for verdict in report.verdicts]
         verdicts |= {(report.step, verdict.benchmark): verdict for verdict in report.verdicts}
-        newest |= {(report.step, name): report.plan_id for name in names}
-        benchmarks = dict.fromkeys([*names, *benchmarks])
+        benchmarks = dict.fromkeys([*(verdict.benchmark for verdict in report.verdicts), *benchmarks])
 
     steps = tuple(sorted({r.step for r in ordered}))
     return Overview(
@@ -131,20 +128,30 @@ def overview(reports: Iterable[Report], gaps: Iterable[Gap] = ()) -> Overview:
         steps=steps,
         gaps=tuple(sorted((gap for gap in gaps if gap.step not in steps), key=lambda gap: gap.step)),
         verdicts=verdicts,
-        findings=tuple(_findings(ordered, newest)),
+        findings=tuple(_findings(ordered)),
         left=tuple({(c.step, c.digest): (c, end) for c, end in left.values()}.values()),
         unit=unit_of(ordered[-1].checkpoint.source_uri, ordered[-1].step) if ordered else "step",
         noise=newest_noise(ordered),
     )
 
 
-def _findings(reports: Iterable[Report], newest: Mapping[tuple[int, str], str]) -> Iterator[tuple[int, Verdict]]:
-    """Yield (step, finding) of the reports with the newest verdicts; `newest` holds the plan of each verdict."""
+def newest_of_reports(reports: Iterable[Report]) -> dict[str, tuple[str, ...]]:
+    """Return, by plan, the benchmarks whose newest verdict at its step a report has: those that are shown."""
+    ordered = sorted(reports, key=lambda r: (r.step, r.created_at))
+    newest = {(report.step, verdict.benchmark): report.plan_id for report in ordered for verdict in report.verdicts}
+    found: dict[str, tuple[str, ...]] = {report.plan_id: () for report in ordered}
+    for (_, name), plan_id in newest.items():
+        found[plan_id] = (*found[plan_id], name)
+    return found
+
+
+def _findings(reports: Sequence[Report]) -> Iterator[tuple[int, Verdict]]:
+    """Yield (step, finding) of the reports with the newest verdicts."""
+    newest = newest_of_reports(reports)
     for report in reports:
-        names = [verdict.benchmark for verdict in report.verdicts]
+        names = newest[report.plan_id]
         for finding in report.findings:
-            of = [finding.benchmark] if finding.benchmark else names
-            if any(newest.get((report.step, name)) == report.plan_id for name in of):
+            if finding.benchmark in names or (names and not finding.benchmark):
                 yield report.step, finding
 
 

@@ -4,7 +4,7 @@ reason_text(verdict)            # 0.930 at step 400 -> 0.020 since step 500; 182
 latency_reason_text(verdict)    # 8.3 % slower (95 % CI +7.1 % to +9.5 %) than the reference, step 100
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tracker.domain.records import reasons, types
 from tracker.domain.records.display import (
@@ -222,13 +222,18 @@ def _together_text(verdict: types.Verdict, reason: reasons.Together) -> str:
     fell, where = f"{len(reason.falls)} of {reason.compared} benchmarks", steps_text(reason.steps)
     points = sorted(abs(100 * fall.change) for fall in reason.falls)
     by = f" by {points[0]:.1f} to {points[-1]:.1f} points" if points else ""
-    names = names_text(tuple(one_line(fall.benchmark) for fall in reason.falls))
+    names = f" ({_names(fall.benchmark for fall in reason.falls)})" if reason.falls else ""
     match verdict.word:
         case types.VerdictWord.TRANSIENT:
-            return f"broken: {where}; {fell} fell{by} and are back ({names})"
+            return f"broken: {where}; {fell} fell{by} and are back{names}"
         case types.VerdictWord.RECOVERED:
-            return f"{fell} had fallen{by} at {where} and are back ({names})"
-    return f"{fell} are lower{by} at {where} ({names}){_outlook(verdict, reason)}"
+            return f"{fell} had fallen{by} at {where} and are back{names}"
+    back = f"; better again: {_names(reason.back)}" if reason.back else ""
+    return f"{fell} are lower{by} at {where}{names}{back}{_outlook(verdict, reason)}"
+
+
+def _names(benchmarks: Iterable[str]) -> str:
+    return names_text(tuple(map(one_line, benchmarks)))
 
 
 def _outlook(verdict: types.Verdict, reason: reasons.Together) -> str:

@@ -137,6 +137,8 @@ class Together:
     p: float | None = None
     """One-sided p of "worse" of the test that decided; None if an earlier checkpoint's did."""
     expected_after: Disruption | None = None
+    back: tuple[str, ...] = ()
+    """Benchmarks that had fallen, and are better by their own tests."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,23 +46,37 @@ class Judged:
 def findings_besides(
     context: JudgingContext, candidates: Mapping[str, Candidate], improved: Collection[str]
 ) -> tuple[tuple[Judged, ...], tuple[Incident, ...]]:
-    """Return the findings in addition to the verdicts on the benchmarks, and the incidents that are explained.
+    """Return the findings in addition to the verdicts on the benchmarks, and the other incidents that change.
 
-    Screened candidates have no findings, as a subset of a part is too small. `improved` are benchmarks whose score
-    improved: longer answers that score better are no loss. Nor are longer right answers (`_right_are_longer`).
+    The others are explained, or open and not shown again by this checkpoint. Screened candidates have no findings, as
+    a subset of a part is too small. `improved` are benchmarks whose score improved: longer answers that score better
+    are no loss. Nor are longer right answers (`_right_are_longer`).
     """
-    found: list[Judged] = []
+    judged: list[Judged] = []
     for candidate in candidates.values():
         if has_subsets(candidate.series) and not candidate.left_out:
-            found += _of_subsets(context, on_whole_checkpoints(candidate))
-    ended: list[Incident] = []
+            judged += _of_subsets(context, on_whole_checkpoints(candidate))
+    changed: list[Incident] = []
     for measure in (Measure.OUTPUT_LENGTH, Measure.COMPLETENESS):
         for candidate, hypothesis, decision in _of_behaviour(context, measure, candidates):
             if candidate.subject.benchmark in improved:
-                ended += _explained(candidate, hypothesis, decision)
-            elif decision.word in _FOUND:
-                found.append(judged_of(context, decision, hypothesis, candidate))
-    return tuple(found), tuple(ended)
+                changed += _explained(candidate, hypothesis, decision)
+            else:
+                judged.append(judged_of(context, decision, hypothesis, candidate))
+    found, others = _parted(judged)
+    return tuple(found), (*changed, *others)
+
+
+def _parted(judged: Iterable[Judged]) -> tuple[list[Judged], list[Incident]]:
+    """Return the findings, and the incidents that change without one."""
+    found: list[Judged] = []
+    changed: list[Incident] = []
+    for one in judged:
+        if one.verdict.word in _FOUND:
+            found.append(one)
+        elif one.change is not None:
+            changed.append(one.change)
+    return found, changed
 
 
 def _explained(candidate: Candidate, hypothesis: Hypothesis, decision: Decision) -> Iterator[Incident]:
@@ -162,8 +176,7 @@ def _of_subsets(context: JudgingContext, candidate: Candidate) -> Iterator[Judge
         if evidence:
             is_open = open_of(known, candidate.series.steps)
             decision = decide(hypothesis, evidence, is_open, run_id=context.scores.run_id, chance=None)
-            if decision.word in _FOUND:
-                yield judged_of(context, decision, hypothesis, candidate)
+            yield judged_of(context, decision, hypothesis, candidate)
 
 
 def _own_track(candidate: Candidate, known: Sequence[Incident]) -> Track:

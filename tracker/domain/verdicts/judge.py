@@ -16,7 +16,7 @@ from tracker.domain.records import reasons
 from tracker.domain.records.imported import stands_for_import
 from tracker.domain.records.losses import Incident
 from tracker.domain.records.policy import Policy
-from tracker.domain.records.types import RULES_VERSION, WORSE, Report, Screened, Verdict, VerdictWord
+from tracker.domain.records.types import IS_BACK, RULES_VERSION, WORSE, Report, Screened, Verdict, VerdictWord
 from tracker.domain.regression.detector import Evidence
 from tracker.domain.regression.diagnostic import diagnosed_noise
 from tracker.domain.scores.pairing import differences_of
@@ -36,7 +36,7 @@ from tracker.domain.verdicts.findings import Judged, findings_besides, judged_of
 from tracker.domain.verdicts.incidents import subject_of
 from tracker.domain.verdicts.rewind import branches_known, context_of, rewound
 from tracker.domain.verdicts.screening import sum_of_known
-from tracker.domain.verdicts.suite import are_newest, judge_end, judge_suite
+from tracker.domain.verdicts.suite import Alone, are_newest, judge_end, judge_suite
 from tracker.domain.verdicts.tested import Tested, TestedSuite, tested_at
 
 
@@ -56,9 +56,9 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
     for outcome in record.outcomes:
         known = judged_by_name.get(outcome.benchmark) or Judged(verdict=_missing(context, outcome))
         judged.append(_of_part(known, candidates.get(outcome.benchmark), outcome))
-    besides, explained = findings_besides(context, learned, _improved(judged))
+    besides, others = findings_besides(context, learned, _improved(judged))
     found = [*_of_suite(context, suite, judged), *besides]
-    changed = [*explained, *(one.change for one in (*judged, *found) if one.change is not None)]
+    changed = [*others, *(one.change for one in (*judged, *found) if one.change is not None)]
     changes = [_with_series(context, change) for change in changed]
     also = _also_changed(context, changes) if are_newest(suite.parts) else ()
     return Report(
@@ -144,14 +144,21 @@ def _of_suite(context: JudgingContext, suite: TestedSuite, benchmarks: Iterable[
     if ended is not None:
         yield judge_end(ended, suite.parts)
         return
-    lost = set[str]()
-    for one in benchmarks:
-        known = context.incidents_of(replace(context.suite, benchmark=one.verdict.benchmark))
-        if one.verdict.word in WORSE and all(e.closed_step is not None for e in known):
-            lost.add(one.verdict.benchmark)
-    judged = judge_suite(context, suite.parts, suite.known, lost)
+    judged = judge_suite(context, suite.parts, suite.known, _alone(context, benchmarks))
     if judged is not None:
         yield judged
+
+
+def _alone(context: JudgingContext, benchmarks: Iterable[Judged]) -> Alone:
+    lost, better = set[str](), set[str]()
+    for one in benchmarks:
+        name, word = one.verdict.benchmark, one.verdict.word
+        known = context.incidents_of(replace(context.suite, benchmark=name))
+        if word in WORSE and all(e.closed_step is not None for e in known):
+            lost.add(name)
+        elif word in IS_BACK | {VerdictWord.IMPROVED, VerdictWord.RISING}:
+            better.add(name)
+    return Alone(lost=frozenset(lost), better=frozenset(better))
 
 
 def _also_changed(context: JudgingContext, changes: Sequence[Incident]) -> tuple[Incident, ...]:

@@ -95,17 +95,25 @@ def judge_end(ended: Incident, parts: Sequence[Part]) -> Judged:
     return Judged(verdict=_verdict(word, reason, ended), change=ended if are_newest(parts) else None)
 
 
-def judge_suite(
-    context: JudgingContext, parts: Sequence[Part], known: Incident | None, lost_alone: Collection[str]
-) -> Judged | None:
+@dataclass(frozen=True, kw_only=True)
+class Alone:
+    """What the own tests of the benchmarks show at the candidate."""
+
+    lost: frozenset[str]
+    """Benchmarks with a new loss."""
+    better: frozenset[str]
+    """Benchmarks that are back, or better than before."""
+
+
+def judge_suite(context: JudgingContext, parts: Sequence[Part], known: Incident | None, alone: Alone) -> Judged | None:
     """Return the verdict on the checkpoint as a whole if the suite lost something, else None.
 
-    `known` is its open loss, `lost_alone` are the benchmarks whose own tests show a new loss at this checkpoint.
+    `known` is its open loss.
     """
     losses = [test for test in _tests(context, parts, known) if test.is_loss]
     if not losses:
-        return None if known is None else _still_lost(parts, known)
-    return _judge_loss(context, parts, known, min(losses, key=lambda test: test.p_worse), lost_alone)
+        return None if known is None else _still_lost(parts, known, alone)
+    return _judge_loss(context, parts, known, min(losses, key=lambda test: test.p_worse), alone)
 
 
 def _judge_loss(
@@ -113,7 +121,7 @@ def _judge_loss(
     parts: Sequence[Part],
     known: Incident | None,
     deciding: SuiteTest,
-    lost_alone: Collection[str],
+    alone: Alone,
 ) -> Judged:
     fell = _fell(parts, deciding)
     reason = _reason(deciding, fell[0].counted[-deciding.m :])
@@ -122,7 +130,7 @@ def _judge_loss(
     if reason.expected_after is not None or not all(part.is_whole for part in fell):
         return Judged(verdict=_verdict(loss_of_all(is_provisional=True), reason, known, deciding.alpha_test))
     incident = known or _opened(context, deciding.fallen, reason.steps[0])
-    if deciding.m > 1 or not set(lost_alone).isdisjoint(deciding.fallen):
+    if deciding.m > 1 or not alone.lost.isdisjoint(deciding.fallen):
         incident = _confirmed(incident, fell)
     word = loss_of_all(is_provisional=incident.provisional)
     change = incident if are_newest(fell) else None
@@ -140,9 +148,17 @@ def _confirmed(incident: Incident, fell: Sequence[Part]) -> Incident:
     return incident
 
 
-def _still_lost(parts: Sequence[Part], known: Incident) -> Judged:
+def _still_lost(parts: Sequence[Part], known: Incident, alone: Alone) -> Judged:
     word = loss_of_all(is_provisional=known.provisional)
-    reason = Together(falls=_falls(parts, known), compared=len(parts), steps=_lost_steps(parts, known))
+    lower: list[Fall] = []
+    back: list[str] = []
+    for fall in _falls(parts, known):
+        if fall.benchmark in alone.better:
+            back.append(fall.benchmark)
+        else:
+            lower.append(fall)
+    steps = _lost_steps(parts, known)
+    reason = Together(falls=tuple(lower), compared=len(parts), steps=steps, back=tuple(back))
     # Stored again: before a late checkpoint came, this one may have shown that it is over.
     change = known if are_newest(parts) and all(part.is_whole for part in parts) else None
     return Judged(verdict=_verdict(word, reason, known), change=change)

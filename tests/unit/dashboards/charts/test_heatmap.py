@@ -51,7 +51,7 @@ def test_the_best_block_is_framed_and_the_phase_has_a_border() -> None:
 
 def test_who_cannot_see_it_is_told() -> None:
     assert (
-        "still learning at steps 100 to 500: 0.037 to 0.838; at its best at step 600: 0.912; "
+        "below its later best at steps 100 to 500: 0.037 to 0.838; at its best at step 600: 0.912; "
         "lost at steps 700 to 1000: 0.438 to 0.037</desc>"
     ) in FACTS.strip
 

@@ -15,7 +15,7 @@ from tracker.cli.tables.render import gaps_table, history_table, unfit_lines
 from tracker.cli.tables.report_json import HistoryDocument, report_document
 from tracker.domain.alerts.training import incident_text, state_text
 from tracker.domain.calibration.repetition_text import repetitions_text
-from tracker.domain.overview.run import open_gaps
+from tracker.domain.overview.run import newest_of_reports, open_gaps
 from tracker.domain.records.display import one_line, steps_text
 from tracker.domain.records.types import RULES_VERSION, Gap, Report
 from tracker.domain.scores.series_changes import change_lines
@@ -42,7 +42,8 @@ def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> 
         gaps: list[Gap] = []
         for name in runs:
             of_run = history.reports(name)
-            reports += map(report_document, of_run)
+            newest = newest_of_reports(of_run)
+            reports += ({**report_document(one), "newest_of": newest[one.plan_id]} for one in of_run)
             gaps += open_gaps(of_run, history.gaps(name))
         print_json({"reports": reports, "gaps": gaps})
         return

@@ -5,7 +5,14 @@ import pytest
 
 from tests.judged_run import judged_run
 from tests.records import checkpoint_of, forgetting_run
-from tracker.domain.overview.run import MAX_CHARS, decisive_comparison, headline, overview, standings
+from tracker.domain.overview.run import (
+    MAX_CHARS,
+    decisive_comparison,
+    headline,
+    newest_of_reports,
+    overview,
+    standings,
+)
 from tracker.domain.records.losses import Measure
 from tracker.domain.records.reasons import NothingEarlier
 from tracker.domain.records.types import Baseline, Report, VerdictWord
@@ -22,6 +29,16 @@ def _of_facts(later: Report) -> str:
 def _with_words(report: Report, **words: VerdictWord) -> Report:
     verdicts = (replace(v, word=words.get(v.benchmark, v.word)) for v in report.verdicts)
     return replace(report, verdicts=tuple(verdicts))
+
+
+def test_of_two_reports_of_a_step_each_is_the_newest_of_what_the_later_one_does_not_have() -> None:
+    first = RUN.reports[0]
+    later = replace(
+        first, plan_id="again", verdicts=first.verdicts[:1], created_at=first.created_at + timedelta(hours=1)
+    )
+    newest = newest_of_reports([later, *RUN.reports])
+    names = tuple(verdict.benchmark for verdict in first.verdicts)
+    assert (newest["again"], newest[first.plan_id]) == (names[:1], names[1:])
 
 
 def test_the_finding_of_the_run_is_one_sentence() -> None:

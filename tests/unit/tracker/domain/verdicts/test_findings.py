@@ -99,6 +99,17 @@ def test_a_subject_that_comes_back_is_recovered_once() -> None:
     assert [(e.subset, e.last_step) for e in closed] == [("subject 2", 2000)]
 
 
+def test_an_open_loss_of_a_subject_has_the_numbers_of_the_newest_checkpoint_although_its_test_does_not_show_it() -> (
+    None
+):
+    table = losing(flipping(5, 20, n=2000, ability=0.85), 2, 200, range(12, 20), 0.1)
+    reports = followed(records(table, subsets=10), POLICY)
+    assert [r.step for r in reports if any(v.subset for v in r.findings)] == [1500, 1600]
+    drops = {r.step: e.drop for r in reports for e in r.incidents if e.subset}
+    newest = {step: drop.newest_steps[-1] for step, drop in drops.items() if drop is not None}
+    assert newest == {step: step for step in range(1500, 2100, 100)}
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_healthy_subjects_are_silent(seed: int) -> None:
     assert found(followed(records(flipping(seed, 20, n=1000), subsets=10), POLICY)) == []

@@ -106,6 +106,20 @@ def test_what_stays_lost_after_the_others_recovered_gets_its_own_notification() 
     ]
 
 
+def test_a_benchmark_that_is_better_by_its_own_test_is_not_called_lower_while_the_loss_of_all_is_open() -> None:
+    def falls(k: int, t: int) -> float:
+        if k == 4 and t >= 12:
+            return -0.15
+        return 0.03 if t >= 8 and k < 5 else 0.0
+
+    reports = followed(run_of(falls, checkpoints=15), POLICY)
+    alone = {v.benchmark: v.word for v in reports[-1].verdicts}
+    assert alone["rhymes"] is W.IMPROVED
+    text = reason_text(of_checkpoint(reports)[1500])
+    assert text.startswith("3 of 6 benchmarks are lower by ")
+    assert text.endswith("(facts, sums and words); better again: rhymes")
+
+
 @pytest.mark.parametrize("lost", [1, 2])
 def test_losses_of_few_benchmarks_are_their_own(lost: int) -> None:
     reports = followed(run_of(lambda k, t: 0.3 if t >= 9 and k < lost else 0.0), POLICY)
