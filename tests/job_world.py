@@ -98,7 +98,7 @@ class World:
 
     @property
     def state(self) -> str:
-        return progress_of("sft", self.log.state, self.clock.now(), 0).state
+        return progress_of("sft", self.log.state, self.clock.now()).state
 
     @property
     def incident(self) -> TrainingIncident:

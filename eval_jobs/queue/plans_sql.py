@@ -1,4 +1,4 @@
-"""The queue's table.
+"""The queue's table, and the changes of the whole database.
 
 Times are stored as UTC text of fixed width, which is readable and sorts in the order of the times.
 """
@@ -70,6 +70,23 @@ PLANS = sa.Table(
     sa.Index("eval_plans_in_turn", "state", "run_id", "place", "id"),
     sa.Index("eval_plans_by_run", "run_id", "claimed_at"),
 )
+CHANGES = sa.Table(
+    "changes",
+    METADATA,
+    sa.Column("kind", sa.String(16), primary_key=True),
+    sa.Column("key", sa.String(64), primary_key=True),
+    sa.Column("run_id", sa.Text, nullable=False),
+    sa.Column("number", sa.BigInteger, nullable=False),
+    sa.Index("changes_by_number", "number"),
+)
+"""The newest change of each thing. What never changed since the table exists has no row."""
+COUNTERS = sa.Table(
+    "change_counters",
+    METADATA,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("number", sa.BigInteger, nullable=False),
+)
+"""The newest number in SQLite, which has none for its transactions."""
 FIELD = "\x1f"
 ENTRY = "\x1e"
 

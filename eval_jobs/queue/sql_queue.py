@@ -14,22 +14,33 @@ import sqlalchemy as sa
 from eval_jobs import codec
 from eval_jobs.errors import OtherSchema, StoreError
 from eval_jobs.queue import rules
+from eval_jobs.queue.changes_sql import note_changes
 from eval_jobs.queue.database_sql import add_row, belongs_to, transaction
 from eval_jobs.queue.migrate_sql import QUEUE_TABLES, bring_up_to_date
-from eval_jobs.queue.plans_sql import ENTRY, FIELD, PLANS, crashes_of, running_of, unfinished_of, waiting_of
+from eval_jobs.queue.plans_sql import PLANS, crashes_of, running_of, unfinished_of, waiting_of
 from eval_jobs.queue.rules import PlanState
+from eval_jobs.queue.statements_sql import (
+    END_EXPIRED,
+    NEW_VALUES,
+    NEWEST_NOTE,
+    NEXT_RUN,
+    RUNS,
+    SHORTEN_LEASES,
+    TAKE_NEXT,
+    UNCLAIMED,
+    WAITS,
+    is_of_hold,
+    locked,
+    lost_values,
+)
 from eval_jobs.queue_types import Backlog, Claim, Hold, HoldEnd, QueueState
+from eval_jobs.records.changes import ChangeKind
 from eval_jobs.records.progress import Progress, shown_line
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord
 
-_WAITS = PLANS.c.state == PlanState.WAITING
-_RUNS = PLANS.c.state == PlanState.RUNNING
 log = logging.getLogger(__name__)
 Stored = TypeVar("Stored", bound=sa.Row[*tuple[Any, ...]])
 Read = TypeVar("Read")
-
-_UNCLAIMED = {"state": PlanState.WAITING, "worker": "", "note": "", "progress": "", "lease_until": None}
-"""Column values of a plan that waits."""
 
 
 class SqlQueue:
@@ -58,22 +69,25 @@ class SqlQueue:
         }
         what = {"id": plan.id, "run_id": plan.checkpoint.run_id, "step": plan.checkpoint.step, "added_at": now}
         with transaction(self._engine) as connection:
-            if add_row(connection, PLANS, {**_NEW, **turn, **what}):
-                return True
-            states = [PlanState.WAITING] if skippable else [PlanState.WAITING, PlanState.SKIPPED, PlanState.LEFT_OUT]
-            known = sa.update(PLANS).where(PLANS.c.id == plan.id, PLANS.c.state.in_(states))
-            connection.execute(known.values(turn | {"state": PlanState.WAITING}))
-        return False
+            is_new = add_row(connection, PLANS, {**NEW_VALUES, **turn, **what})
+            if not is_new:
+                states = [PlanState.WAITING]
+                if not skippable:
+                    states += [PlanState.SKIPPED, PlanState.LEFT_OUT]
+                known = sa.update(PLANS).where(PLANS.c.id == plan.id, PLANS.c.state.in_(states))
+                connection.execute(known.values(turn | {"state": PlanState.WAITING}))
+            note_changes(connection, ChangeKind.PLAN, [(plan.id, plan.checkpoint.run_id)])
+        return is_new
 
     def skip(self, run_id: str, *, max_waiting: int) -> int:
         """Skip the surplus; see `ports.Queue`."""
-        of_run = sa.and_(_WAITS, PLANS.c.run_id == run_id)
+        of_run = sa.and_(WAITS, PLANS.c.run_id == run_id)
         places = sa.select(PLANS.c.place).where(of_run).distinct().order_by(PLANS.c.place)
         first_surplus = places.offset(max_waiting).limit(1).scalar_subquery()
         surplus = sa.select(PLANS.c.id).where(of_run, PLANS.c.place >= first_surplus, PLANS.c.may_skip)
-        change = _locked(surplus, _WAITS, state=PlanState.SKIPPED)
+        change = locked(surplus, WAITS, state=PlanState.SKIPPED)
         with transaction(self._engine) as connection:
-            return connection.execute(change).rowcount
+            return _noted(connection, change)
 
     def skipped(self) -> tuple[EvalPlan, ...]:
         """Return skipped plans that are not left out yet; see `ports.Queue`."""
@@ -86,7 +100,7 @@ class SqlQueue:
     def withdraw(self, plan_id: str) -> bool:
         """Remove a waiting plan; see `ports.Queue`."""
         with transaction(self._engine) as connection:
-            return connection.execute(sa.delete(PLANS).where(PLANS.c.id == plan_id, _WAITS)).rowcount == 1
+            return _noted(connection, sa.delete(PLANS).where(PLANS.c.id == plan_id, WAITS)) == 1
 
     def leave_out(self, plan_id: str) -> None:
         """Mark a skipped plan as recorded; see `ports.Queue`."""
@@ -99,13 +113,14 @@ class SqlQueue:
         with transaction(self._engine) as connection:
             # A lease that was granted before the clock was set back is shortened, and plans with an expired one wait.
             latest = now + timedelta(seconds=rules.MAX_LEASE_S)
-            connection.execute(_SHORTEN, {"latest": latest, "until": lease_until})
-            connection.execute(_END_RUN_OUT, {"now": now})
-            run_id = connection.scalar(_NEXT_RUN, {"except_runs": tuple(except_runs)})
-            if run_id is None:
-                return None
-            taken = {"of_run": run_id, "by_worker": worker, "now": now, "until": lease_until}
-            row = connection.execute(_TAKE_NEXT, taken).one_or_none()
+            connection.execute(SHORTEN_LEASES, {"latest": latest, "until": lease_until})
+            expired = connection.execute(END_EXPIRED, {"now": now}).all()
+            run_id = connection.scalar(NEXT_RUN, {"except_runs": tuple(except_runs)})
+            row = None
+            if run_id is not None:
+                taken = {"of_run": run_id, "by_worker": worker, "now": now, "until": lease_until}
+                row = connection.execute(TAKE_NEXT, taken).one_or_none()
+            _note(connection, expired if row is None else [*expired, row])
         if row is None:  # on PostgreSQL: another worker is claiming it
             return None
         return next(iter(self._each([row], lambda row: _claim_of(row, worker, lease_until))), None)
@@ -135,11 +150,11 @@ class SqlQueue:
     def release(self, claim: Claim, *, counts: bool = True, note: str = "") -> None:
         """Release a plan; see `ports.Queue`."""
         attempt = claim.attempt if counts else claim.attempt - 1
-        self._change_held(claim.hold, attempt=attempt, **_UNCLAIMED | {"note": shown_line(note)})
+        self._change_held(claim.hold, attempt=attempt, **UNCLAIMED | {"note": shown_line(note)})
 
     def holds(self) -> tuple[Hold, ...]:
         """Return all current holds; see `ports.Queue`."""
-        query = sa.select(PLANS.c.id, PLANS.c.worker, PLANS.c.attempt, PLANS.c.lease_until).where(_RUNS)
+        query = sa.select(PLANS.c.id, PLANS.c.worker, PLANS.c.attempt, PLANS.c.lease_until).where(RUNS)
         with transaction(self._engine) as connection:
             rows = connection.execute(query).all()
         # Sorted here: with ORDER BY id, SQLite scans all plans.
@@ -149,8 +164,8 @@ class SqlQueue:
     def take_back(self, hold: Hold, end: HoldEnd) -> bool:
         """Requeue a plan whose worker is gone; see `ports.Queue`."""
         if end is HoldEnd.INTERRUPTED:
-            return self._change_held(hold, attempt=hold.attempt - 1, **_UNCLAIMED)
-        return self._change_held(hold, **_lost(crashed=end is HoldEnd.CRASHED))
+            return self._change_held(hold, attempt=hold.attempt - 1, **UNCLAIMED)
+        return self._change_held(hold, **lost_values(crashed=end is HoldEnd.CRASHED))
 
     def known(self, plan_ids: Collection[str]) -> frozenset[str]:
         """Return which plans were added; see `ports.Queue`."""
@@ -185,7 +200,7 @@ class SqlQueue:
         revived = sa.case((PLANS.c.poisoned.is_(True), PLANS.c.revived + 1), else_=PLANS.c.revived)
         anew = {"attempt": 0, "lost": 0, "crashes": "", "stalled": 0, "poisoned": False, "revived": revived}
         failed = sa.and_(has_failed, allowed, self._mine)
-        again = sa.update(PLANS).values(_UNCLAIMED | anew | {"failed": None, "finished_at": None})
+        again = sa.update(PLANS).values(UNCLAIMED | anew | {"failed": None, "finished_at": None})
         with transaction(self._engine) as connection:
             stored = connection.execute(sa.select(PLANS.c.id, PLANS.c.plan).where(failed)).all()
         plans = self._each(stored, _plan_of)
@@ -195,7 +210,7 @@ class SqlQueue:
                 plan = renewed(failed_plan)
                 if plan is not None:
                     change = again.where(failed, PLANS.c.id == plan.id).values(plan=codec.plan_to_json(plan))
-                    count += connection.execute(change).rowcount
+                    count += _noted(connection, change)
             return count
 
     def open_steps(self, run_id: str, *, sweeps: bool = True) -> frozenset[int]:
@@ -215,12 +230,12 @@ class SqlQueue:
             .group_by(PLANS.c.state, PLANS.c.run_id)
         )
         columns = (PLANS.c.id, PLANS.c.plan, PLANS.c.worker, PLANS.c.progress, PLANS.c.claimed_at)
-        running = sa.select(*columns).where(_RUNS, self._mine).order_by(PLANS.c.run_id, PLANS.c.place, PLANS.c.id)
+        running = sa.select(*columns).where(RUNS, self._mine).order_by(PLANS.c.run_id, PLANS.c.place, PLANS.c.id)
         waiting = (
             sa.select(
-                PLANS.c.id, PLANS.c.run_id, PLANS.c.step, PLANS.c.place, PLANS.c.claimed_at, _NEWEST_NOTE.label("note")
+                PLANS.c.id, PLANS.c.run_id, PLANS.c.step, PLANS.c.place, PLANS.c.claimed_at, NEWEST_NOTE.label("note")
             )
-            .where(_WAITS, self._mine)
+            .where(WAITS, self._mine)
             .order_by(PLANS.c.place >= rules.FIRST_PLACE_OF_SWEEPS, PLANS.c.run_id, PLANS.c.place, PLANS.c.id)
             .limit(rules.SHOWN)
         )
@@ -263,25 +278,36 @@ class SqlQueue:
             raise
         except StoreError as error:
             log.warning("plan %s: %s; the plan is evaluated again", plan_id, error.message)
-        anew = _lost(crashed=False) | {"record": None, "failed": None, "finished_at": None}
+        anew = lost_values(crashed=False) | {"record": None, "failed": None, "finished_at": None}
         self._change(plan_id, PlanState.FINISHED, **anew)
         return None
 
     def _change(self, plan_id: str, while_: PlanState, **values: object) -> None:
         change = sa.update(PLANS).where(PLANS.c.id == plan_id, PLANS.c.state == while_).values(values)
         with transaction(self._engine) as connection:
-            connection.execute(change)
+            _noted(connection, change)
 
     def _change_held(self, hold: Hold, **values: object) -> bool:
         """Change the plan if this claim still holds it; return whether it does."""
-        change = sa.update(PLANS).where(_RUNS, _is_of(hold)).values(values)
+        change = sa.update(PLANS).where(RUNS, is_of_hold(hold)).values(values)
         with transaction(self._engine) as connection:
-            return connection.execute(change).rowcount == 1
+            return _noted(connection, change) == 1
 
     def _is_done(self, hold: Hold) -> bool:
         done = PLANS.c.state.in_([PlanState.FINISHED, PlanState.ACKNOWLEDGED])
         with transaction(self._engine) as connection:
-            return connection.scalar(sa.select(PLANS.c.id).where(done, _is_of(hold))) is not None
+            return connection.scalar(sa.select(PLANS.c.id).where(done, is_of_hold(hold))) is not None
+
+
+def _noted(connection: sa.Connection, change: sa.Update | sa.Delete) -> int:
+    """Change plans, each with a number (`changes_sql`); return how many."""
+    rows = connection.execute(change.returning(PLANS.c.id, PLANS.c.run_id)).all()
+    _note(connection, rows)
+    return len(rows)
+
+
+def _note(connection: sa.Connection, rows: Iterable[sa.Row[*tuple[Any, ...]]]) -> None:
+    note_changes(connection, ChangeKind.PLAN, [(row.id, row.run_id) for row in rows])
 
 
 def _plan_of(row: sa.Row[*tuple[Any, ...]]) -> EvalPlan:
@@ -298,86 +324,3 @@ def _claim_of(row: sa.Row[*tuple[Any, ...]], worker: str, lease_until: datetime)
         stalled=row.stalled,
         lease_until=lease_until,
     )
-
-
-_COUNTS = ("attempt", "lost", "stalled", "answered", "answered_at_loss", "revived")
-_NEW = {**_UNCLAIMED, "crashes": "", "poisoned": False, **dict.fromkeys(_COUNTS, 0)}
-
-
-def _next_run() -> sa.Select[str]:
-    """Return a query for the run without a claim for the longest time, of those with a waiting plan.
-
-    There are few runs and many plans: one index lookup finds the next run, however many plans lie in between.
-    """
-    runs = sa.select(sa.func.min(PLANS.c.run_id).label("run_id")).where(_WAITS).cte("runs", recursive=True)
-    next_one = sa.select(sa.func.min(PLANS.c.run_id)).where(_WAITS, PLANS.c.run_id > runs.c.run_id).scalar_subquery()
-    runs = runs.union_all(sa.select(next_one).where(runs.c.run_id.is_not(None)))
-    last_claim = sa.select(sa.func.max(PLANS.c.claimed_at)).where(PLANS.c.run_id == runs.c.run_id).scalar_subquery()
-    for_others = runs.c.run_id.in_(sa.bindparam("except_runs", expanding=True))
-    found = sa.select(runs.c.run_id).where(runs.c.run_id.is_not(None), ~for_others)
-    return found.order_by(last_claim.nulls_first(), runs.c.run_id).limit(1)
-
-
-_NEXT_RUN = _next_run()
-
-
-def _newest_note() -> sa.ColumnElement[str]:
-    """Return a plan's note, or "" if a plan of its run was claimed later: the note may be outdated."""
-    claims = PLANS.alias()
-    last_claim = sa.select(sa.func.max(claims.c.claimed_at)).where(claims.c.run_id == PLANS.c.run_id).scalar_subquery()
-    return sa.case((PLANS.c.claimed_at == last_claim, PLANS.c.note), else_="")
-
-
-_NEWEST_NOTE = _newest_note()
-
-
-def _locked(chosen: sa.Select[Any], still: sa.ColumnElement[bool], **values: object) -> Any:  # noqa: ANN401 - Update is generic
-    """Return an update of the `chosen` plans that `still` meet the condition.
-
-    PostgreSQL skips rows that another process is changing: two workers that claim at the same time get two plans, and
-    neither waits for the other. SQLite has one writer at a time and renders no lock.
-    """
-    return sa.update(PLANS).where(PLANS.c.id.in_(chosen.with_for_update(skip_locked=True)), still).values(values)
-
-
-def _lost(*, crashed: bool) -> dict[str, object]:
-    """Return the new column values of a plan that lost its worker. All expressions read the old row."""
-    got_further = PLANS.c.answered > PLANS.c.answered_at_loss
-    crashes: sa.ColumnElement[str] = sa.case((got_further, sa.literal("")), else_=PLANS.c.crashes)
-    if crashed:
-        claimed_at = sa.type_coerce(PLANS.c.claimed_at, sa.Text)
-        crashes = crashes + PLANS.c.worker + FIELD + PLANS.c.progress + FIELD + claimed_at + ENTRY
-    return _UNCLAIMED | {
-        "lost": PLANS.c.lost + 1,
-        "crashes": crashes,
-        "stalled": sa.case((got_further, 1), else_=PLANS.c.stalled + 1),
-        "answered_at_loss": PLANS.c.answered,
-    }
-
-
-# Made once: on SQLite, other workers wait while a claim makes its statements.
-_NEXT_PLAN = sa.select(PLANS.c.id).where(_WAITS, PLANS.c.run_id == sa.bindparam("of_run"))
-_NEXT_PLAN = _NEXT_PLAN.order_by(PLANS.c.place, PLANS.c.id).limit(1).with_for_update(skip_locked=True)
-_TAKE_NEXT = (
-    sa.update(PLANS)
-    # A scalar subquery is evaluated once; an IN may be evaluated repeatedly.
-    .where(PLANS.c.id == _NEXT_PLAN.scalar_subquery(), _WAITS)
-    .values(
-        state=PlanState.RUNNING,
-        worker=sa.bindparam("by_worker"),
-        attempt=PLANS.c.attempt + 1,
-        note="",
-        progress="",
-        claimed_at=sa.bindparam("now"),
-        lease_until=sa.bindparam("until"),
-    )
-    .returning(PLANS.c.id, PLANS.c.plan, PLANS.c.attempt, PLANS.c.lost, PLANS.c.crashes, PLANS.c.stalled)
-)
-_TOO_LONG = sa.and_(_RUNS, PLANS.c.lease_until > sa.bindparam("latest"))
-_SHORTEN = _locked(sa.select(PLANS.c.id).where(_TOO_LONG), _TOO_LONG, lease_until=sa.bindparam("until"))
-_RUN_OUT = sa.and_(_RUNS, PLANS.c.lease_until <= sa.bindparam("now"))
-_END_RUN_OUT = _locked(sa.select(PLANS.c.id).where(_RUN_OUT), _RUN_OUT, **_lost(crashed=True))
-
-
-def _is_of(hold: Hold) -> sa.ColumnElement[bool]:
-    return sa.and_(PLANS.c.id == hold.plan_id, PLANS.c.worker == hold.worker, PLANS.c.attempt == hold.attempt)

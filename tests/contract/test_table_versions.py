@@ -35,7 +35,7 @@ A_GAP = "INSERT INTO history_gaps VALUES ('run', 7, 'E-CKPT-VANISHED', '{}')"
 SECOND = """
 from alembic import op
 import os, signal, sqlalchemy as sa
-revision, down_revision = "0007", "0006"
+revision, down_revision = "0008", "0007"
 def upgrade():
     op.create_table("more_things", sa.Column("a", sa.Integer))
     op.execute("UPDATE history_gaps SET step = 8")
@@ -88,7 +88,7 @@ def next_version(folder: Path, then: str = "pass") -> TableHistory:
     """Return the tracker's tables as they would go on in `folder`."""
     versions = folder / "versions"
     shutil.copytree(TRACKER_TABLES.folder / "versions", versions, dirs_exist_ok=True)
-    (versions / "v0007_things.py").write_text(SECOND.replace("THEN", then))
+    (versions / "v0008_things.py").write_text(SECOND.replace("THEN", then))
     return replace(TRACKER_TABLES, folder=folder)
 
 
@@ -169,9 +169,9 @@ def test_a_table_migration_keeps_all_rows_and_is_logged_once(
         pool.starmap(open_all, [(url, (next_version(tmp_path),))] * 6)
     bring_up_to_date(engine, next_version(tmp_path))
     assert gaps(engine) == [("run", 8, "E-CKPT-VANISHED", "{}", None)]
-    assert version(engine, TRACKER_TABLES) == "0007"
+    assert version(engine, TRACKER_TABLES) == "0008"
     with pytest.raises(
-        OtherSchema, match=r"schema version 0007; this version supports 0006.*update checkpoint-tracker"
+        OtherSchema, match=r"schema version 0008; this version supports 0007.*update checkpoint-tracker"
     ):
         bring_up_to_date(engine, TRACKER_TABLES)
 
@@ -187,12 +187,12 @@ def test_a_change_of_the_tables_that_is_cut_off_leaves_the_old_ones(
     process.start()
     process.join()
     assert process.exitcode == (-signal.SIGKILL if "kill" in then else 1)
-    assert version(engine, TRACKER_TABLES) == "0006"
+    assert version(engine, TRACKER_TABLES) == "0007"
     assert differences(engine) == []
     assert gaps(engine) == [("run", 7, "E-CKPT-VANISHED", "{}")]
     bring_up_to_date(engine, next_version(tmp_path))
     assert gaps(engine) == [("run", 8, "E-CKPT-VANISHED", "{}", None)]
-    assert caplog.messages == ["migrated the history and outbox tables from version 0006 to 0007"]
+    assert caplog.messages == ["migrated the history and outbox tables from version 0007 to 0008"]
 
 
 def test_the_versions_of_a_package_are_one_line_from_the_first_to_the_newest() -> None:

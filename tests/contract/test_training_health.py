@@ -10,11 +10,12 @@ from sqlalchemy import update
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.queue.database_sql import open_database
-from eval_jobs.queue.migrate_sql import bring_up_to_date
+from eval_jobs.records.changes import ChangeKind
 from tests.fakes.clock import FakeClock
 from tests.fakes.health import FakeHealth
 from tests.fakes.training_log import FakeTrainingLog
-from tracker.adapters.database.tables import HEALTH_INCIDENTS, TRACKER_TABLES
+from tests.tables import open_all
+from tracker.adapters.database.tables import HEALTH_INCIDENTS
 from tracker.adapters.health.history_sql import SqlTrainingHistory
 from tracker.adapters.health.store_sql import SqlHealthStore
 from tracker.app.health.follow import QUIET_S, LogFollower, Reading, cursors_of
@@ -69,7 +70,7 @@ def training(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Trainin
         return
     url = f"sqlite:///{tmp_path}/t.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
     engine = open_database(url)
-    bring_up_to_date(engine, TRACKER_TABLES)
+    open_all(url)
     yield Training(SqlHealthStore(engine, "run"), SqlTrainingHistory(engine))
     engine.dispose()
 
@@ -94,7 +95,7 @@ def test_lines_become_curves_and_incidents_and_another_agent_continues(training:
     assert (one.lines, one.ranks, one.ended_step) == (2, (3,), 50)
     assert [step for step, _ in training.losses()] == [10, 20, 30, 40, 50]
     (progress,) = training.history.progress("run")
-    assert (progress.run_id, progress.last_step, progress.changes) == ("run", 50, 3)
+    assert (progress.run_id, progress.last_step) == ("run", 50)
     assert training.history.followed_runs() == ("run",)
 
 
@@ -140,9 +141,10 @@ def test_an_incident_that_was_dismissed_stays_so_while_lines_join_it(training: T
     training.write(OOM)
     training.follow()
     (one,) = training.history.training_incidents("run")
-    before = training.history.progress("run")[0].changes
+    before = training.history.position()
     assert training.history.dismiss(one.id, "known").reason == "known"
-    assert training.history.progress("run")[0].changes == before + 1
+    _, changes = training.history.changes(before)
+    assert [(change.kind, change.run_id) for change in changes] == [(ChangeKind.TRAINING, "run")]
     training.write(OOM)
     training.follow()
     (again,) = training.history.training_incidents("run")
@@ -226,7 +228,7 @@ def test_what_lasts_at_the_end_of_a_recent_log_is_no_history_however_it_ends(tra
 
 def test_a_damaged_incident_is_left_out_alone(tmp_path: Path) -> None:
     engine = open_database(f"sqlite:///{tmp_path}/t.db")
-    bring_up_to_date(engine, TRACKER_TABLES)
+    open_all(str(engine.url))
     training = Training(SqlHealthStore(engine, "run"), SqlTrainingHistory(engine))
     training.write(OOM)
     training.steps(10, 20, 30)

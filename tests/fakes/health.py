@@ -1,9 +1,10 @@
 """What was read of trainers' logs, in memory."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from eval_jobs.errors import ConfigError
+from eval_jobs.identity import content_hash
+from eval_jobs.records.changes import Change, ChangeKind
 from tracker.domain.health.logs.cursor import Cursor
 from tracker.domain.health.run_state import RunState, StreamState
 from tracker.domain.health.stored import ReadNow, ReadSoFar, RunProgress, progress_of
@@ -11,10 +12,31 @@ from tracker.domain.records.training import Dismissal, TrainingIncident, as_dism
 from tracker.domain.records.types import CurvePoint
 
 
-class FakeHealth:
+class FakeChanges:
+    """`tracker.ports.Changes`; a position is the number of the newest change."""
+
+    def __init__(self) -> None:
+        self._noted: dict[tuple[ChangeKind, str], tuple[int, str]] = {}
+        self._number = 0
+
+    def note(self, kind: ChangeKind, run_id: str, key: str = "") -> None:
+        self._number += 1
+        self._noted[kind, key or content_hash([run_id])] = (self._number, run_id)
+
+    def position(self) -> str:
+        return str(self._number)
+
+    def changes(self, position: str) -> tuple[str, tuple[Change, ...]]:
+        new = sorted((number, kind, key, run) for (kind, key), (number, run) in self._noted.items())
+        found = [Change(kind=kind, key=key, run_id=run) for number, kind, key, run in new if number > int(position)]
+        return (str(self._number) if found else position), tuple(found)
+
+
+class FakeHealth(FakeChanges):
     """`tracker.ports.HealthStore` and `tracker.ports.TrainingHistory` without a database."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._reader = 0
         self._states: dict[str, RunState] = {}
         self._streams: dict[str, tuple[Cursor, StreamState]] = {}
@@ -31,15 +53,16 @@ class FakeHealth:
     def save(self, now: ReadNow) -> bool:
         if now.reader != self._reader:
             return False
-        changed = {incident.run_id for incident in now.incidents}
         for run_id, state in now.runs.items():
-            known = self._progress.get(run_id)
-            changes = (0 if known is None else known.changes) + (run_id in changed)
             self._states[run_id] = state
-            self._progress[run_id] = progress_of(run_id, state, now.read_at, changes)
+            self._progress[run_id] = progress_of(run_id, state, now.read_at)
+            self.note(ChangeKind.PROGRESS, run_id)
         self._streams.update(now.streams)
         for incident in now.incidents:
             self._training[incident.id] = incident
+            self.note(ChangeKind.TRAINING, incident.run_id)
+        for run_id in now.points:
+            self.note(ChangeKind.CURVES, run_id)
         self._points += [(run_id, point) for run_id, points in now.points.items() for point in points]
         return True
 
@@ -60,8 +83,7 @@ class FakeHealth:
         if known is None:
             raise ConfigError(f"no incident {incident_id!r}", hint="see `tracker incidents` for the ids")
         self._dismissals[incident_id] = dismissal_of(known, reason)
-        progress = self._progress[known.run_id]
-        self._progress[known.run_id] = replace(progress, changes=progress.changes + 1)
+        self.note(ChangeKind.TRAINING, known.run_id)
         return as_dismissed(known, self._dismissals[incident_id])
 
     def logged_points(self, run_id: str, after: int = 0) -> tuple[int, tuple[CurvePoint, ...]]:
@@ -74,3 +96,4 @@ class FakeHealth:
 
     def append_stated_points(self, run_id: str, points: Sequence[CurvePoint]) -> None:
         self._stated[run_id] = (*self.stated_points(run_id), *points)
+        self.note(ChangeKind.CURVES, run_id)

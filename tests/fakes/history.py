@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
+from eval_jobs.identity import content_hash
+from eval_jobs.records.changes import ChangeKind
 from eval_jobs.types import EvalRecord, EvalResult, Outcome
 from tests.fakes.event_log import FakeEventLog
 from tests.fakes.health import FakeHealth
@@ -28,7 +30,7 @@ class FakeHistory(FakeHealth, FakeEventLog):
         self._reports: dict[str, Report] = {}
         self._incidents: dict[tuple[object, ...], Incident] = {}
         self._acceptances: dict[tuple[str, int, str, str], Acceptance] = {}
-        self._changes: dict[object, SeriesChange] = {}
+        self._series_changes: dict[object, SeriesChange] = {}
         self._calibrations: dict[str, Calibration] = {}
         self._gaps: dict[tuple[str, int, str], Gap] = {}
         self._alerts: dict[str, Alert] = {}
@@ -40,6 +42,7 @@ class FakeHistory(FakeHealth, FakeEventLog):
 
     def append(self, record: EvalRecord) -> None:
         self._records[record.plan.id] = record
+        self.note(ChangeKind.EVALUATION, record.plan.checkpoint.run_id, record.plan.id)
 
     def record(self, plan_id: str, benchmarks: Collection[str] | None = None) -> EvalRecord | None:
         record = self._records.get(plan_id)
@@ -83,6 +86,7 @@ class FakeHistory(FakeHealth, FakeEventLog):
 
     def append_report(self, report: Report, events: Iterable[RunEvent] = ()) -> None:
         self._reports[report.plan_id] = report
+        self.note(ChangeKind.EVALUATION, report.run_id, report.plan_id)
         self.log(events)
 
     def report(self, plan_id: str) -> Report | None:
@@ -100,6 +104,7 @@ class FakeHistory(FakeHealth, FakeEventLog):
         known = self._incidents.get(e.key)
         if known is None or known.closed_by is not Closing.ACCEPTED or e.closed_by is Closing.ACCEPTED:
             self._incidents[e.key] = e
+            self.note(ChangeKind.LOSS, e.run_id, content_hash([*e.key]))
 
     def incidents(self, run_id: str) -> tuple[Incident, ...]:
         found = [e for e in self._incidents.values() if e.run_id == run_id]
@@ -115,10 +120,10 @@ class FakeHistory(FakeHealth, FakeEventLog):
         return tuple(sorted(found, key=lambda a: (a.step, a.benchmark)))
 
     def append_series_change(self, change: SeriesChange) -> None:
-        self._changes[change.run_id, change.suite, change.benchmark, change.at] = change
+        self._series_changes[change.run_id, change.suite, change.benchmark, change.at] = change
 
     def series_changes(self, run_id: str) -> tuple[SeriesChange, ...]:
-        found = [c for c in self._changes.values() if c.run_id == run_id]
+        found = [c for c in self._series_changes.values() if c.run_id == run_id]
         return tuple(sorted(found, key=lambda c: (c.at, c.suite, c.benchmark)))
 
     def append_calibration(self, calibration: Calibration) -> None:
@@ -132,6 +137,7 @@ class FakeHistory(FakeHealth, FakeEventLog):
         is_new = key not in self._gaps
         if is_new:
             self._gaps[key] = gap
+            self.note(ChangeKind.GAP, gap.run_id, content_hash([*key]))
             self.log([unevaluated(gap)])
         return is_new
 
@@ -142,6 +148,7 @@ class FakeHistory(FakeHealth, FakeEventLog):
     def append_alert(self, alert: Alert) -> None:
         self.log(alert_events(alert, self._alerts.get(alert.fingerprint)))
         self._alerts[alert.fingerprint] = alert
+        self.note(ChangeKind.ALERT, alert.run_id, alert.fingerprint)
 
     def open_alerts(self, run_id: str) -> tuple[Alert, ...]:
         return tuple(alert for alert in self.alerts(run_id) if alert.state is AlertState.FIRING)

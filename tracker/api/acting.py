@@ -74,8 +74,10 @@ class Evaluation:
         """
         clock = SystemClock()
         began = alive = clock.monotonic_s()
-        lead = self._project.lead()
-        while not self._is_judged():
+        lead, history, mine = self._project.lead(), self._runs.history, {plan.id for plan in self._plans}
+        position = history.position()
+        is_judged = self._is_judged()
+        while not is_judged:
             now = clock.monotonic_s()
             if timeout_s is not None and now - began >= timeout_s:
                 what = f"no verdicts on step {self.step} of {self.run} within {timeout_s:g} s ({self.state})"
@@ -86,6 +88,9 @@ class Evaluation:
                 what = f"step {self.step} of {self.run} is {self.state}, and no watcher is running"
                 raise NoSignOfLife(what, hint="start `tracker watch`, or pass here=True to evaluate in this process")
             clock.sleep(_LOOK_S)
+            position, changes = history.changes(position)
+            if any(change.key in mine for change in changes):
+                is_judged = self._is_judged()
         from tracker.api.formats.frames import frame_of  # here: commands that evaluate wait for no pandas
 
         frame = frame_of(*read_verdicts(self._runs, steps=[self.step]))

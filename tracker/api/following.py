@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from eval_jobs.errors import StoreError
 from eval_jobs.ports import Clock
+from eval_jobs.records.changes import ChangeKind
 from tracker.api.formats.frames import frame_of
 from tracker.api.reading import ChosenRuns
 from tracker.domain.tables.catalog import VERDICTS
@@ -33,11 +34,13 @@ def followed(runs: ChosenRuns, since: int | None, clock: Clock) -> Generator[Dat
 
 
 def _follow(runs: ChosenRuns, seen: set[str], clock: Clock) -> Generator[DataFrame]:
+    position: str | None = None
     is_away = False
     while True:
         try:
-            new = [(one.plan_id, _verdicts_on(runs, one)) for one in _judged(runs) if one.plan_id not in seen]
-            is_away = False
+            after, found = _news(runs, position)
+            new = [(one.plan_id, _verdicts_on(runs, one)) for one in found if one.plan_id not in seen]
+            position, is_away = after, False
         except StoreError as error:
             new = []
             if not is_away:
@@ -47,6 +50,16 @@ def _follow(runs: ChosenRuns, seen: set[str], clock: Clock) -> Generator[DataFra
             seen.add(plan_id)
             yield frame
         clock.sleep(LOOK_S)
+
+
+def _news(runs: ChosenRuns, position: str | None) -> tuple[str, list[StoredEvaluation]]:
+    """Return the new position, and the evaluations with verdicts if any has changed since."""
+    if position is None:
+        return runs.history.position(), _judged(runs)
+    position, changes = runs.history.changes(position)
+    if any(change.kind is ChangeKind.EVALUATION for change in changes):
+        return position, _judged(runs)
+    return position, []
 
 
 def _judged(runs: ChosenRuns) -> list[StoredEvaluation]:

@@ -104,6 +104,14 @@ class ChosenRuns:
 
         return [(run, one.step, one.key, one.value) for run in self.runs() for one in curves_of(run, self.history)]
 
+    def read_points(self) -> list[tuple[str, int, str, float]]:
+        """Return (run, step, key, value) of all points that were read, in this order."""
+        found: list[tuple[str, int, str, float]] = []
+        for run in self.runs():
+            for points in (self.history.logged_points(run)[1], self.history.stated_points(run)):
+                found += ((run, one.step, one.key, one.value) for one in points)
+        return found
+
     def records(self, steps: Steps, *, all_branches: bool = False) -> list[EvalRecord]:
         """Return the records of these steps, without samples.
 

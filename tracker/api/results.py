@@ -189,22 +189,9 @@ class Project:
             ConfigError: there are several runs, or `by` is something else.
             StoreError: samples are missing or damaged.
         """
-        from pandas import DataFrame
+        from tracker.api.formats.matrices import forgetting_matrix_of
 
-        from tracker.domain.tables.matrices import changes_from_best, levels_after_phases
-
-        runs = self._runs.runs()
-        if len(runs) != 1:
-            what = f"a matrix is of one run, and there are {len(runs)}"
-            raise ConfigError(what, hint="choose one: project[RUN].forgetting_matrix()")
-        if by not in ("step", "phase"):
-            raise ConfigError(f"by={by!r} is unknown", hint='pass "step" or "phase"')
-        (ledger,) = tables.ledgers_of(self._runs)
-        if by == "phase":
-            names = [phase.name for phase in ledger.phases]
-            return DataFrame(levels_after_phases(ledger), index=names, dtype="float64").rename_axis("phase")
-        found = DataFrame(changes_from_best(ledger), index=list(ledger.steps), dtype="float64").T
-        return found.rename_axis(index="benchmark", columns="step")
+        return forgetting_matrix_of(self._runs.runs(), tables.ledgers_of(self._runs), by)
 
     def events(self, benchmark: str) -> DataFrame:
         """Return when each sample of a benchmark was learned, forgotten or learned again.
@@ -235,6 +222,14 @@ class Project:
         """Return the newest state of each alert."""
         return _frame(tables.read_alerts(self._runs))
 
+    def incidents(self) -> DataFrame:
+        """Return what went wrong in the training, as `tracker incidents`."""
+        return _frame(tables.read_incidents(self._runs))
+
+    def progress(self) -> DataFrame:
+        """Return how each training stands by its logs."""
+        return _frame(tables.read_progress(self._runs))
+
     def log(self) -> DataFrame:
         """Return what changed what people see, and when: see `tracker log`."""
         return _frame(tables.read_log(self._runs))
@@ -257,6 +252,10 @@ class Project:
             ConfigError: there is no such curve.
         """
         return _frame(tables.read_curves(self._runs, [keys] if isinstance(keys, str) else keys))
+
+    def points(self) -> DataFrame:
+        """Return the values of the training curves as they were read, also those that a restart discarded."""
+        return _frame(tables.read_points(self._runs))
 
     def sweeps(self, name: str | None = None) -> DataFrame:
         """Return the scores of sweeps by target and variant, with one column `set_AXIS` for each axis.

@@ -161,6 +161,29 @@ def read_curves(runs: ChosenRuns, keys: Sequence[str] | None = None) -> Table:
     return TABLES["curves"], curves_table(points)
 
 
+def read_points(runs: ChosenRuns) -> Table:
+    """Return the table `points`."""
+    from tracker.domain.tables.recorded import points_table
+
+    return TABLES["points"], points_table(runs.read_points())
+
+
+def read_incidents(runs: ChosenRuns) -> Table:
+    """Return the table `incidents`."""
+    from tracker.domain.tables.recorded import incidents_table
+
+    found = {one.id: one for one in runs.of_runs(runs.history.training_incidents)}
+    return TABLES["incidents"], incidents_table(found.values())
+
+
+def read_progress(runs: ChosenRuns) -> Table:
+    """Return the table `progress`."""
+    from tracker.domain.tables.recorded import progress_table
+
+    found = {one.run_id: one for one in runs.of_runs(runs.history.progress)}
+    return TABLES["progress"], progress_table(found.values())
+
+
 def read_alerts(runs: ChosenRuns) -> Table:
     """Return the table `alerts`."""
     from tracker.domain.tables.recorded import alerts_table
@@ -203,6 +226,9 @@ WHOLE_TABLES: Mapping[str, Callable[[ChosenRuns], Table]] = {
     "sweeps": read_sweeps,
     "alerts": read_alerts,
     "curves": read_curves,
+    "points": read_points,
+    "incidents": read_incidents,
+    "progress": read_progress,
     "log": read_log,
 }
 """What reads each table with all its rows. `samples` is not among them: it may be larger than the memory."""

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
+from eval_jobs.records.changes import Change
 from eval_jobs.records.gpu_health import GpuHealth
 from tracker.domain.health.logs.cursor import Cursor, LogPiece
 from tracker.domain.health.processes.leaks import Usage
@@ -104,7 +105,21 @@ class HealthStore(Protocol):
         """
 
 
-class TrainingHistory(Protocol):
+class Changes(Protocol):
+    """What changed in the whole store: who follows it reads only what is new."""
+
+    def position(self) -> str:
+        """Return the position from which on changes are new."""
+
+    def changes(self, position: str) -> tuple[str, tuple[Change, ...]]:
+        """Return what changed since a position, in order, and the new position: none is missed or returned twice.
+
+        Of changes to one thing it is the newest. What did not change since the store has numbers is returned for no
+        position: read everything once, after `position`.
+        """
+
+
+class TrainingHistory(Changes, Protocol):
     """What the logs of all runs say, for those who show it."""
 
     def followed_runs(self) -> tuple[str, ...]:

@@ -338,8 +338,6 @@ HEALTH_RUNS = Table(
     Column("run_id", Text, primary_key=True),
     # The run of the settings, of which `run_id` may be a sub-folder.
     Column("run", Text, nullable=False),
-    # Raised whenever an incident of the run changes.
-    Column("changes", BigInteger, nullable=False),
     Column("read_at", UtcText, nullable=False),
     Column("last_step", BigInteger),
     Column("productive_share", Double),

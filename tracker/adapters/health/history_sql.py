@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from sqlalchemy import Engine, Row, or_, select, update
 
 from eval_jobs.errors import ConfigError, StoreError
+from eval_jobs.queue.changes_sql import changes_since, note_run, position_now
 from eval_jobs.queue.database_sql import belongs_to, transaction
+from eval_jobs.records.changes import Change, ChangeKind
 from tracker.adapters.database.codec import summary_from_json
 from tracker.adapters.database.tables import HEALTH_INCIDENTS, HEALTH_POINTS, HEALTH_RUNS
 from tracker.adapters.health.documents import DISMISSAL, INCIDENT
@@ -18,7 +20,7 @@ from tracker.domain.records.types import CurvePoint
 log = logging.getLogger(__name__)
 
 _OF_PROGRESS = (
-    *(HEALTH_RUNS.c[name] for name in ("run_id", "read_at", "last_step", "productive_share", "changes", "usual_s")),
+    *(HEALTH_RUNS.c[name] for name in ("run_id", "read_at", "last_step", "productive_share", "usual_s")),
     HEALTH_RUNS.c.progress.label("state"),
     HEALTH_RUNS.c.summary,
 )
@@ -30,6 +32,14 @@ class SqlTrainingHistory:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+
+    def position(self) -> str:
+        """Return the position from which on changes are new; see `ports.Changes`."""
+        return position_now(self._engine)
+
+    def changes(self, position: str) -> tuple[str, tuple[Change, ...]]:
+        """Return what changed since; see `ports.Changes`."""
+        return changes_since(self._engine, position)
 
     def followed_runs(self) -> tuple[str, ...]:
         """Return the runs whose logs were read; see `ports.TrainingHistory`."""
@@ -70,8 +80,7 @@ class SqlTrainingHistory:
             dismissal = dismissal_of(incident, reason)
             document = DISMISSAL.to_json(dismissal)
             connection.execute(update(HEALTH_INCIDENTS).where(of_id).values(dismissed=document))
-            raised = update(HEALTH_RUNS).where(HEALTH_RUNS.c.run_id == incident.run_id)
-            connection.execute(raised.values(changes=HEALTH_RUNS.c.changes + 1))
+            note_run(connection, ChangeKind.TRAINING, incident.run_id)
         return as_dismissed(incident, dismissal)
 
     def logged_points(self, run_id: str, after: int = 0) -> tuple[int, tuple[CurvePoint, ...]]:
@@ -87,6 +96,7 @@ class SqlTrainingHistory:
         with transaction(self._engine) as connection:
             for begin in range(0, len(points), POINTS_AT_ONCE):
                 insert_points(connection, run_id, points[begin : begin + POINTS_AT_ONCE], stated=True)
+            note_run(connection, ChangeKind.CURVES, run_id)
 
     def _points(self, run_id: str, after: int, *, stated: bool) -> tuple[int, tuple[CurvePoint, ...]]:
         table = HEALTH_POINTS.c

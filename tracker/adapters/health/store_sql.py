@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, Engine, select, update
 
 from eval_jobs.identity import content_hash
+from eval_jobs.queue.changes_sql import note_run
 from eval_jobs.queue.database_sql import insert_into, put_row, transaction
+from eval_jobs.records.changes import ChangeKind
 from tracker.adapters.database.codec import progress_columns
 from tracker.adapters.database.tables import (
     HEALTH_INCIDENTS,
@@ -56,26 +58,23 @@ class SqlHealthStore:
         return True
 
     def _put(self, connection: Connection, now: ReadNow) -> None:
-        changed = {incident.run_id for incident in now.incidents}
         for path, (cursor, state) in now.streams.items():
             key = content_hash([self._run, path])
             document = STREAM.to_json((cursor, state))
             put_row(connection, HEALTH_STREAMS, {"key": key, "run": self._run, "path": path, "cursor": document})
         for run_id, run in now.runs.items():
-            progress = progress_columns(progress_of(run_id, run, now.read_at, 0))
+            progress = progress_columns(progress_of(run_id, run, now.read_at))
             row = {"run": self._run, "read_at": now.read_at, "state": STATE.to_json(run), **progress}
-            self._put_run(connection, run_id, row, has_changes=run_id in changed)
+            put_row(connection, HEALTH_RUNS, {"run_id": run_id, **row})
+            note_run(connection, ChangeKind.PROGRESS, run_id)
         for incident in now.incidents:
             _put_incident(connection, incident)
+        for run_id in {incident.run_id for incident in now.incidents}:
+            note_run(connection, ChangeKind.TRAINING, run_id)
         for run_id, points in now.points.items():
             for begin in range(0, len(points), POINTS_AT_ONCE):
                 insert_points(connection, run_id, points[begin : begin + POINTS_AT_ONCE], stated=False)
-
-    def _put_run(self, connection: Connection, run_id: str, row: dict[str, object], *, has_changes: bool) -> None:
-        raised = int(has_changes)
-        insert = insert_into(connection, HEALTH_RUNS).values(run_id=run_id, changes=raised, **row)
-        update_row = {**row, "changes": HEALTH_RUNS.c.changes + raised}
-        connection.execute(insert.on_conflict_do_update(index_elements=["run_id"], set_=update_row))
+            note_run(connection, ChangeKind.CURVES, run_id)
 
 
 def insert_points(connection: Connection, run_id: str, points: Sequence[CurvePoint], *, stated: bool) -> None:

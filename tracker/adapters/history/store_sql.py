@@ -16,8 +16,10 @@ from sqlalchemy import Column, ColumnElement, Connection, Engine, Row, Table, an
 from eval_jobs.codec import record_from_bytes, record_to_bytes
 from eval_jobs.errors import ConfigError, OtherSchema, StoreError
 from eval_jobs.identity import content_hash
+from eval_jobs.queue.changes_sql import note_changes
 from eval_jobs.queue.database_sql import add_row, belongs_to, put_row, transaction
-from eval_jobs.queue.migrate_sql import bring_up_to_date
+from eval_jobs.queue.migrate_sql import QUEUE_TABLES, bring_up_to_date
+from eval_jobs.records.changes import ChangeKind
 from eval_jobs.types import EvalRecord, EvalResult
 from tracker.adapters.database.codec import Kind, from_json, stored_step, to_json
 from tracker.adapters.database.damaged_sql import DamagedRows
@@ -69,6 +71,7 @@ class SqlHistory(SqlTrainingHistory, SqlEventLog):
         self._scores: dict[tuple[str, tuple[Measure, ...]], KeptScores] = {}
         """Scores in memory, by run and measures."""
         self._damaged = DamagedRows()
+        bring_up_to_date(engine, QUEUE_TABLES)  # with the numbers of changes
         bring_up_to_date(engine, TRACKER_TABLES)
 
     def append(self, record: EvalRecord) -> None:
@@ -88,6 +91,7 @@ class SqlHistory(SqlTrainingHistory, SqlEventLog):
             put_row(connection, RECORDS, row)
             put_record(connection, record)
             self._samples.write(packed)
+            note_changes(connection, ChangeKind.EVALUATION, [(plan.id, checkpoint.run_id)])
         self._records.pop(plan.id, None)
         if self._samples.has_other_files(plan.id, packed.version):
             self._remove_replaced(plan.id)
@@ -157,6 +161,7 @@ class SqlHistory(SqlTrainingHistory, SqlEventLog):
         with transaction(self._engine) as connection:
             put_row(connection, REPORTS, row)
             put_report(connection, report)
+            note_changes(connection, ChangeKind.EVALUATION, [(report.plan_id, report.run_id)])
             add_events(connection, events)
 
     def report(self, plan_id: str) -> Report | None:
@@ -190,6 +195,7 @@ class SqlHistory(SqlTrainingHistory, SqlEventLog):
             known = connection.scalar(held.returning(INCIDENTS.c.incident))
             if e.closed_by is Closing.ACCEPTED or not _is_accepted(known):
                 put_row(connection, INCIDENTS, row)
+                note_changes(connection, ChangeKind.LOSS, [(content_hash([*e.key]), e.run_id)])
 
     def incidents(self, run_id: str) -> tuple[Incident, ...]:
         """Return the run's incidents; see `ports.History`."""
@@ -236,6 +242,7 @@ class SqlHistory(SqlTrainingHistory, SqlEventLog):
         row = {"run_id": gap.run_id, "step": gap.step, "code": gap.code, "gap": to_json(gap)}
         with transaction(self._engine) as connection:
             if is_new := add_row(connection, GAPS, row):
+                note_changes(connection, ChangeKind.GAP, [(content_hash([gap.run_id, gap.step, gap.code]), gap.run_id)])
                 add_events(connection, [unevaluated(gap)])
             return is_new
 
@@ -247,7 +254,10 @@ class SqlHistory(SqlTrainingHistory, SqlEventLog):
         """Store the newest state of an alert; see `ports.History`."""
         row = {"run_id": alert.run_id, "step": stored_step(alert), "state": alert.state, "alert": to_json(alert)}
         before = self._read(Alert, ALERTS.c.alert, ALERTS.c.fingerprint == alert.fingerprint)
-        self._put(ALERTS, row | {"fingerprint": alert.fingerprint}, *alert_events(alert, before[0] if before else None))
+        with transaction(self._engine) as connection:
+            put_row(connection, ALERTS, row | {"fingerprint": alert.fingerprint})
+            note_changes(connection, ChangeKind.ALERT, [(alert.fingerprint, alert.run_id)])
+            add_events(connection, alert_events(alert, before[0] if before else None))
 
     def open_alerts(self, run_id: str) -> tuple[Alert, ...]:
         """Return the run's firing alerts; see `ports.History`."""

@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from eval_jobs.records.changes import ChangeKind
+from eval_jobs.records.run_scope import is_of
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.domain.alerts.training import (
     RunStanding,
@@ -18,7 +20,6 @@ from tracker.domain.alerts.training import (
     states_to_report,
     waits_at,
 )
-from tracker.domain.health.stored import RunProgress
 from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.training import TrainingIncident
 from tracker.ports import Tracking, TrainingHistory
@@ -37,10 +38,12 @@ class TrainingMonitor:
     dispatcher: AlertDispatcher
     standing: Callable[[str], RunStanding]
     """Returns where a run stands."""
-    _changes: dict[str, int] = field(default_factory=dict)
-    """By run id: those that were looked at."""
+    _seen: str | None = None
+    """Position of the changes that were looked at; None: everything is new."""
     _waiting: set[str] = field(default_factory=set)
-    """Runs with an incident that is reported after a while, if it lasts."""
+    """Runs with an incident that is new, or that is reported after a while, if it lasts."""
+    _points: set[str] = field(default_factory=set)
+    """Runs with points that were not queued."""
     _positions: dict[str, int] = field(default_factory=dict)
     """By run id: the points that were queued."""
     _points_at: datetime | None = None
@@ -51,25 +54,37 @@ class TrainingMonitor:
         Raises:
             StoreError: it cannot be read or stored; the next call tries again.
         """
-        progress = self.history.progress(self.run)
-        for run in progress:
-            if run.changes != self._changes.get(run.run_id) or run.run_id in self._waiting:
-                self._report(run, now, has_ended=has_ended)
+        self._note_changes()
+        for run_id in sorted(self._waiting):
+            self._report(run_id, now, has_ended=has_ended)
         if self._points_at is None or not now - POINTS_S <= self._points_at <= now:
-            self._queue_points(progress, now)
+            self._queue_points(now)
             self._points_at = now
 
-    def _report(self, run: RunProgress, now: datetime, *, has_ended: bool) -> None:
-        incidents = [one for one in self.history.training_incidents(run.run_id) if one.run_id == run.run_id]
+    def _note_changes(self) -> None:
+        if self._seen is None:
+            self._seen = self.history.position()
+            runs = {one.run_id for one in self.history.progress(self.run)}
+            self._waiting |= runs
+            self._points |= runs
+            return
+        self._seen, changes = self.history.changes(self._seen)
+        for change in changes:
+            if not is_of(change.run_id, self.run):
+                continue
+            if change.kind is ChangeKind.TRAINING:
+                self._waiting.add(change.run_id)
+            elif change.kind is ChangeKind.CURVES:
+                self._points.add(change.run_id)
+
+    def _report(self, run_id: str, now: datetime, *, has_ended: bool) -> None:
+        incidents = [one for one in self.history.training_incidents(run_id) if one.run_id == run_id]
         due = due_at(incidents, now, has_ended=has_ended)
-        self._dispatch(run.run_id, incidents, due, now)
+        self._dispatch(run_id, incidents, due, now)
         if texts := incident_texts(incidents):
-            self.tracking.publish_incidents(run.run_id, texts, now)
-        if any(waits_at(incident, now) for incident in incidents):
-            self._waiting.add(run.run_id)
-        else:
-            self._waiting.discard(run.run_id)
-        self._changes[run.run_id] = run.changes
+            self.tracking.publish_incidents(run_id, texts, now)
+        if not any(waits_at(incident, now) for incident in incidents):
+            self._waiting.discard(run_id)
 
     def _dispatch(
         self, run_id: str, incidents: Sequence[TrainingIncident], due: Collection[str], now: datetime
@@ -82,9 +97,10 @@ class TrainingMonitor:
                 shown = replace(incident, ended_by=None) if news is AlertState.FIRING else incident
                 self.dispatcher.dispatch([alert_of_incident(shown, standing, now, lines=lines)])
 
-    def _queue_points(self, progress: tuple[RunProgress, ...], now: datetime) -> None:
-        for run in progress:
-            position, points = self.history.logged_points(run.run_id, after=self._positions.get(run.run_id, 0))
+    def _queue_points(self, now: datetime) -> None:
+        for run_id in sorted(self._points):
+            position, points = self.history.logged_points(run_id, after=self._positions.get(run_id, 0))
             if points:
-                self.tracking.publish_live_curves(run.run_id, points, now)
-            self._positions[run.run_id] = position
+                self.tracking.publish_live_curves(run_id, points, now)
+            self._positions[run_id] = position
+            self._points.discard(run_id)

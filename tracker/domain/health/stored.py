@@ -49,8 +49,6 @@ class RunProgress:
     last_step: int | None
     productive_share: float | None
     """Share of the time in which steps advanced, since its logs are followed; None: unknown."""
-    changes: int
-    """Raised whenever one of its incidents changes."""
     state: str = ""
     """What its processes do, such as `evaluating`, or how they ended; empty: none was seen on this machine."""
     usual_s: float | None = None
@@ -65,14 +63,13 @@ _HANGS = {"stopped": "stopped", "dead_rank": "dead rank"}
 """States of classes that say more than `_HUNG`."""
 
 
-def progress_of(run_id: str, state: RunState, read_at: datetime, changes: int) -> RunProgress:
+def progress_of(run_id: str, state: RunState, read_at: datetime) -> RunProgress:
     """Return how a run stands by what is stored of it."""
     return RunProgress(
         run_id=run_id,
         read_at=read_at,
         last_step=state.steps.reached,
         productive_share=state.tempo.productive_share(),
-        changes=changes,
         state=_trouble_of(state) or state.pace.state,
         usual_s=state.pace.usual_s or None,
         summary=state.steps.summary,

@@ -303,6 +303,44 @@ CURVES = TableDefinition(
     columns=(_RUN, _STEP, category("key", "Name of the curve, such as train/loss."), number("value", "Its value.")),
 )
 
+POINTS = TableDefinition(
+    name="points",
+    row="value of a curve as it was read, in this order",
+    columns=(_RUN, _STEP, category("key", "Name of the curve."), number("value", "Its value.")),
+)
+
+INCIDENTS = TableDefinition(
+    name="incidents",
+    row="incident of the training",
+    columns=(
+        _RUN,
+        moment("seen_at", "When its first line was read."),
+        text("id", "As in `tracker incidents`."),
+        category("class", "What happened, such as oom."),
+        flag("is_alert", "Whether it is worth a notification."),
+        optional_count("step", "Last step before it."),
+        moment("last_seen_at", "When its newest line was read."),
+        count("lines", "Its lines."),
+        category("ended_by", "Why it is over; empty: it lasts."),
+        optional_count("ended_step", "Step that showed it."),
+        text("reason", "Why a user dismissed it."),
+        text("text", "The line that explains it."),
+    ),
+)
+
+PROGRESS = TableDefinition(
+    name="progress",
+    row="training whose logs are read",
+    columns=(
+        _RUN,
+        optional_count("last_step", "Newest step in its logs."),
+        category("state", "What its processes do, or how they ended; empty: none was seen."),
+        number("usual_s", "Usual time between two logged steps.", "s"),
+        number("productive_share", "Share of the time in which steps advanced."),
+        moment("read_at", "When its logs had anything new."),
+    ),
+)
+
 LOG = TableDefinition(
     name="log",
     row="event of the log",
@@ -336,6 +374,9 @@ TABLES: Mapping[str, TableDefinition] = {
         COSTS,
         ALERTS,
         CURVES,
+        POINTS,
+        INCIDENTS,
+        PROGRESS,
         LOG,
     )
 }

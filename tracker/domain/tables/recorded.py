@@ -22,9 +22,12 @@ from tracker.domain.tables.catalog import (
     COSTS,
     CURVES,
     FORGETTING,
+    INCIDENTS,
     LATENCY,
     LOG,
     LOSSES,
+    POINTS,
+    PROGRESS,
     REQUESTS,
     RUNS,
 )
@@ -33,6 +36,8 @@ from tracker.domain.tables.selection import StoredEvaluation
 
 if TYPE_CHECKING:  # slow to import, and most tables need none of it
     from tracker.domain.forgetting.types import LedgerRow, RunLedger
+    from tracker.domain.health.stored import RunProgress
+    from tracker.domain.records.training import TrainingIncident
 
 _URGENCY = {word: place for place, word in enumerate(VerdictWord)}
 
@@ -148,6 +153,27 @@ def curves_table(points: Iterable[tuple[str, int, str, float]]) -> Rows:
     """Return the table `curves` of (run, step, key, value)."""
     columns = list(zip(*sorted(points), strict=True)) or [()] * len(CURVES.names)
     return dict(zip(CURVES.names, columns, strict=True))
+
+
+def points_table(points: Iterable[tuple[str, int, str, float]]) -> Rows:
+    """Return the table `points` of (run, step, key, value)."""
+    columns = list(zip(*points, strict=True)) or [()] * len(POINTS.names)
+    return dict(zip(POINTS.names, columns, strict=True))
+
+
+def incidents_table(incidents: Iterable[TrainingIncident]) -> Rows:
+    """Return the table `incidents`."""
+    rows: list[dict[str, object]] = []
+    for one in incidents:
+        cause = {"class": one.name, "step": one.cause.step, "text": one.cause.text}
+        own = {"run": one.run_id, "is_alert": one.is_alert, "ended_by": one.ended_by or ""}
+        rows.append({**_fields_of(one, INCIDENTS), **cause, **own})
+    return _sorted(INCIDENTS, rows)
+
+
+def progress_table(progress: Iterable[RunProgress]) -> Rows:
+    """Return the table `progress`."""
+    return _sorted(PROGRESS, [{**_fields_of(one, PROGRESS), "run": one.run_id} for one in progress])
 
 
 def latency_table(records: Iterable[EvalRecord], reports: Iterable[Report]) -> Rows:

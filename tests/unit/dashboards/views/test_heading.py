@@ -42,7 +42,7 @@ def test_open_losses_and_incidents_of_the_training_are_listed_once_each_with_its
     losses = tuple(replace(one, drop=DROP) if one.benchmark == "facts" else one for one in judged_run().incidents)
     oom = read_incident("torch.OutOfMemoryError: CUDA out of memory", step=950)
     old = replace(read_incident("KeyError: 1", step=20), is_history=True)
-    training = Training(incidents=(old, oom), progress=progress_of(RUN.run_id, RunState(run_id=RUN.run_id), MADE_AT, 0))
+    training = Training(incidents=(old, oom), progress=progress_of(RUN.run_id, RunState(run_id=RUN.run_id), MADE_AT))
     data = replace(run_data(replace(judged_run(), incidents=losses)), training=training)
     page = render_page(build_view(data), version="0.1.0")
     listed = page[page.index('<ul class="open"') :].partition("</ul>")[0]

@@ -216,7 +216,7 @@ def test_the_section_on_the_training_has_its_speed_its_productive_time_and_the_t
     for number, (seconds, text) in enumerate(zip((0, 10, 20, 120, 121), lines, strict=True), start=1):
         stream = Stream(name="train.log", read_at=at + timedelta(seconds=seconds))
         log.take(RawLine(number=number, text=text), stream, StreamState())
-    view = training_view(Training(progress=progress_of("r", log.state, at, 0)))
+    view = training_view(Training(progress=progress_of("r", log.state, at)))
     assert view is not None
     assert view.facts == (
         *("step 4", "logs steps every 10.0 s", "productive time 42%"),

@@ -39,7 +39,7 @@ def _fill_progress(connection: sa.Connection) -> None:
     states = ValueDocument(RunState, "a stored state of logs")
     for row in connection.execute(sa.select(HEALTH_RUNS)).all():
         try:
-            progress = progress_of(row.run_id, states.from_json(row.state), row.read_at, row.changes)
+            progress = progress_of(row.run_id, states.from_json(row.state), row.read_at)
         except StoreError:  # damaged: the agent reads the logs again
             continue
         of_run = HEALTH_RUNS.c.run_id == row.run_id

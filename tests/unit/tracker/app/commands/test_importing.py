@@ -173,6 +173,7 @@ def test_an_import_reads_its_run_once_however_many_checkpoints_it_brings(tmp_pat
     whole_run = "SELECT history_records"
     assert small[whole_run] == large[whole_run] > 0
     by_checkpoint = {kind: (large[kind] - small[kind]) / 20 for kind in large}
+    assert by_checkpoint.pop("INSERT ") == 4, "the number of the change of a record, and of a report"
     assert set(by_checkpoint.values()) == {0, 1, 2}, "others once a checkpoint, or once for its record and its report"
 
 
