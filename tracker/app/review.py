@@ -10,7 +10,7 @@ from tracker.app.steps.curves import curves_at
 from tracker.app.steps.known_results import KnownResults
 from tracker.app.steps.screening import Reports, plans_of_rest, whole_record
 from tracker.app.world import MeasurementPlan, World
-from tracker.domain.alerts.rules import alerts_for, loss_alerts
+from tracker.domain.alerts.rules import alerts_for, ended_alerts, loss_alerts
 from tracker.domain.alerts.training import naming_incidents
 from tracker.domain.best.choice import champions_of
 from tracker.domain.log.events import RunEvent, evaluation_event, verdict_changes
@@ -64,10 +64,10 @@ def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
     ask_rest(world, record, Reports(newest=report), run_context, now)
     publish_report(world, record, report, run_context)
     later = out_of_order.overtaken_by(record, run_context.records)
-    alerts = alerts_for(report, world.history.open_alerts(run_id), later)
+    alerts = alerts_for(as_stored(report, world.history), world.history.open_alerts(run_id), later)
     world.dispatcher.dispatch(naming_incidents(alerts, world.history.training_incidents(run_id)), record)
     changes = rejudge(world, later, run_context, cause)
-    publish_standing(world, record, run_context)
+    publish_standing(world, record, run_context, now)
     return Reviewed(report=report, changes=changes)
 
 
@@ -87,14 +87,18 @@ def publish_report(world: World, record: EvalRecord, report: Report, run_context
     world.tracking.publish(record, report, left_behind(record, run_context), numbers)
 
 
-def publish_standing(world: World, record: EvalRecord, run_context: RunContext) -> None:
-    """Publish the run's open losses and the aliases of its best checkpoints, as currently known."""
+def publish_standing(world: World, record: EvalRecord, run_context: RunContext, now: datetime) -> None:
+    """Publish the run's open losses and the aliases of its best checkpoints, as currently known.
+
+    An alert that was raised while its loss was accepted is resolved.
+    """
     checkpoint = record.plan.checkpoint
     branches = branches_of(one.plan.checkpoint for one in (*run_context.records, record))
     scores = scores_of_newest(world.history.scores(checkpoint.run_id), branches)
     incidents = world.history.incidents(checkpoint.run_id)
     champions = champions_of(scores, incidents, min_coverage=world.policy.min_coverage)
     losses = open_losses(incidents)
+    world.dispatcher.dispatch(tuple(ended_alerts(incidents, world.history.open_alerts(checkpoint.run_id), now)))
     world.tracking.publish_incidents(checkpoint.run_id, losses, record.finished_at, IncidentKind.LOSS)
     world.tracking.publish_champions(checkpoint, champions)
 
@@ -148,13 +152,21 @@ def _renew(
     for incident in report.incidents:
         world.history.append_incident(incident)
     ask_rest(world, record, reports, run_context, report.created_at)
-    alerts = loss_alerts(report, world.history.open_alerts(report.run_id))
+    alerts = loss_alerts(as_stored(report, world.history), world.history.open_alerts(report.run_id))
     full = world.history.record(record.plan.id) if changed or alerts else None
     if full is not None and changed:
         publish_report(world, full, report, run_context)
     # After MLflow: after a crash in between, the verdicts must still differ.
     world.history.append_report(report, changed)
     world.dispatcher.dispatch(alerts, full)
+
+
+def as_stored(report: Report, history: RunHistory) -> Report:
+    """Return the report with its incidents as they are stored: a user may have accepted one meanwhile."""
+    if not report.incidents:
+        return report
+    stored = {incident.key: incident for incident in history.incidents(report.run_id)}
+    return replace(report, incidents=tuple(stored.get(one.key, one) for one in report.incidents))
 
 
 def _with_pending(world: World, report: Report) -> Report:

@@ -8,7 +8,15 @@ from eval_jobs.identity import screen_plan
 from eval_jobs.records.run_scope import is_of
 from eval_jobs.types import EvalPlan, EvalRecord
 from tracker.app.plans import plans_for
-from tracker.app.review import noting_settings, publish_report, publish_standing, recall, store_conclusion, with_latency
+from tracker.app.review import (
+    as_stored,
+    noting_settings,
+    publish_report,
+    publish_standing,
+    recall,
+    store_conclusion,
+    with_latency,
+)
 from tracker.app.steps.curves import curves_at
 from tracker.app.steps.known_results import KnownResults
 from tracker.app.world import MeasurementPlan, World
@@ -65,8 +73,10 @@ def _review_again(world: World, records: Sequence[EvalRecord], now: datetime) ->
         report = with_latency(world, report, record, run_context)
         store_conclusion(record, report, world.history)
         publish_report(world, record, report, run_context)
-        world.dispatcher.dispatch(loss_alerts(report, world.history.open_alerts(newest.run_id)))
-    publish_standing(world, records[-1], run_context)
+        world.dispatcher.dispatch(
+            loss_alerts(as_stored(report, world.history), world.history.open_alerts(newest.run_id))
+        )
+    publish_standing(world, records[-1], run_context, now)
 
 
 def _superseded(measurement: MeasurementPlan, records: Sequence[EvalRecord]) -> Iterator[EvalPlan]:

@@ -159,7 +159,12 @@ def _warn_of(state: ChannelState) -> None:
         log.warning(gone, count, state.name)
         return
     why = state.last_error or "not attempted yet"
-    log.warning("%s for channel %s pending, to be sent at the next start of the tracker: %s", count, state.name, why)
+    log.warning(
+        "%s for channel %s pending, to be sent by the watcher or at the next start: %s",
+        count,
+        state.name,
+        why,
+    )
 
 
 def _queue(connection: Connection, channel: str, alert: Alert) -> None:

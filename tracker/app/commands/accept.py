@@ -40,7 +40,7 @@ def accept(world: World, acceptance: Acceptance) -> None:
             newest[identity_of(record.plan.checkpoint), record.plan.suite.name] = record
     rejudge(world, tuple(newest.values()), run_context, events.acceptance_event(acceptance))
     if run_context.records:
-        publish_standing(world, run_context.records[-1], run_context)
+        publish_standing(world, run_context.records[-1], run_context, acceptance.accepted_at)
 
 
 def _settings_of(acceptance: Acceptance, records: Iterable[EvalRecord]) -> str:

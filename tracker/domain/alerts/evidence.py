@@ -24,8 +24,8 @@ def evidence_of_loss(incident: Incident, pending_steps: tuple[int, ...] = ()) ->
         onset_step=onset_step,
         pending_steps=pending_steps,
         n_common=drop.n_common,
-        n_lost=drop.n_lost if is_score else 0,
-        n_gained=drop.n_gained if is_score else 0,
+        n_lost=drop.n_lost,
+        n_gained=drop.n_gained,
     )
 
 

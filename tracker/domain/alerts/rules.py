@@ -6,6 +6,7 @@ One cause of one benchmark has one fingerprint, so that repeating a step after a
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from eval_jobs.errors import CheckpointsUnnamed
 from eval_jobs.identity import content_hash
@@ -41,6 +42,21 @@ def alerts_for(report: Report, open_alerts: Sequence[Alert], later: Iterable[Eva
 def loss_alerts(report: Report, open_alerts: Sequence[Alert]) -> tuple[Alert, ...]:
     """Return the alerts of losses only, for a report that was recomputed; the others were sent before."""
     return _news_of(_of_losses(report, open_alerts), report, open_alerts)
+
+
+def ended_alerts(incidents: Iterable[Incident], open_alerts: Iterable[Alert], now: datetime) -> Iterator[Alert]:
+    """Yield the end of alerts whose loss is over, and which another process raised at the same time."""
+    firing = {a.fingerprint: a for a in open_alerts}
+    for incident in incidents:
+        known = firing.get(_fingerprint_of(incident))
+        if known is not None and incident.closed_step is not None:
+            yield replace(
+                known,
+                step=max(known.step or 0, incident.closed_step),
+                state=AlertState.RESOLVED,
+                message=f"{alert_subject_text(known.subject)}: {end_text(incident)}",
+                raised_at=now,
+            )
 
 
 def alert_of_acceptance(incident: Incident, acceptance: Acceptance) -> Alert:

@@ -33,7 +33,7 @@ from tracker.domain.scores.matrix import BoolArray, Flips, FloatArray, IntArray,
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import BenchmarkSeries
 from tracker.domain.verdicts.candidates import phase_start
-from tracker.domain.verdicts.incidents import counting
+from tracker.domain.verdicts.incidents import counting, is_of_series
 
 
 def run_ledger(
@@ -110,11 +110,17 @@ def _cases(scores: RunScores, suite: str, policy: Policy, incidents: Sequence[In
 
 
 def _losses_of(series: BenchmarkSeries, incidents: Iterable[Incident]) -> dict[str, list[Incident]]:
-    """Return the losses of a benchmark and its subsets, of which those of a series start with one of its steps."""
+    """Return the losses of a benchmark and its subsets with the settings of its series."""
     found: dict[str, list[Incident]] = {}
+    settings = {series.key.benchmark: series.key.settings}
     for incident in incidents:
         is_of = incident.suite == series.key.suite and incident.benchmark in {series.key.benchmark, ""}
-        if is_of and incident.measure is Measure.SCORE and incident.opened_step in series.steps:
+        if (
+            is_of
+            and is_of_series(incident, settings)
+            and incident.measure is Measure.SCORE
+            and incident.opened_step in series.steps
+        ):
             found.setdefault(incident.subset, []).append(incident)
     return found
 

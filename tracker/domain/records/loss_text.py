@@ -12,8 +12,8 @@ from tracker.domain.records.subjects import subject_text
 
 MEASURES = {
     Measure.SCORE: "",
-    Measure.OUTPUT_LENGTH: "output length (share of the token limit): ",
-    Measure.COMPLETENESS: "share of truncated answers: ",
+    Measure.OUTPUT_LENGTH: "share of the token limit ",
+    Measure.COMPLETENESS: "share of truncated answers ",
 }
 
 

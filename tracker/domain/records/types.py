@@ -255,7 +255,7 @@ class LatencyVerdict:
     """Smallest true ratio above 1 that is detected with 80 % power."""
 
 
-RULES_VERSION = 4
+RULES_VERSION = 5
 """Version of the rules of verdicts: a change that gives checkpoints other verdicts increases it."""
 
 
@@ -271,7 +271,8 @@ class Report:
     findings: tuple[Verdict, ...] = ()
     """Losses of single subsets, and answers that became longer or were truncated more often; empty without any."""
     incidents: tuple[Incident, ...] = ()
-    """Losses that open, last or end at this checkpoint; those that last with their newest numbers."""
+    """Losses that open, last or end at this checkpoint, those that last with their newest numbers; of a checkpoint that
+    was judged after later ones, only what it changed."""
     latency: tuple[LatencyVerdict, ...] = ()
     """Six for each load: TTFT, TPOT and E2E, by p50 and p95."""
     checkpoint: Checkpoint

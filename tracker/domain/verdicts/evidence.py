@@ -60,7 +60,7 @@ def _drop(decision: Decision, hypothesis: Hypothesis, candidate: Candidate) -> D
         return loss.drop
     test = blocks_test(hypothesis.track.scores, new, base, hypothesis.jitter)
     low, high = test.interval()
-    lost, gained = flips(hypothesis.matrix, new, base).counts()
+    lost, gained = _flips(hypothesis, new, base)
     return Drop(
         baseline_steps=_steps(hypothesis, base),
         before=_compared(hypothesis, candidate, base),
@@ -121,7 +121,7 @@ def _as_measured(mean: float, hypothesis: Hypothesis, candidate: Candidate) -> f
 def _comparison(evidence: Evidence, hypothesis: Hypothesis) -> Comparison:
     test, blocks = evidence.test, evidence.blocks
     low, high = test.interval()
-    lost, gained = flips(hypothesis.matrix, blocks.new, blocks.base).counts()
+    lost, gained = _flips(hypothesis, blocks.new, blocks.base)
     return Comparison(
         baseline=blocks.baseline,
         baseline_steps=_steps(hypothesis, blocks.base),
@@ -141,6 +141,13 @@ def _comparison(evidence: Evidence, hypothesis: Hypothesis) -> Comparison:
         n_gained=gained,
         method=POOLED_T,
     )
+
+
+def _flips(hypothesis: Hypothesis, new: IntArray, base: IntArray) -> tuple[int, int]:
+    """Return the numbers of samples lost and gained; of another measure than the score none is right or wrong."""
+    if hypothesis.subject.measure is not Measure.SCORE:
+        return 0, 0
+    return flips(hypothesis.matrix, new, base).counts()
 
 
 def _steps(hypothesis: Hypothesis, rows: IntArray) -> tuple[int, ...]:

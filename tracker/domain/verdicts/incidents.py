@@ -13,6 +13,7 @@ from tracker.domain.records.types import Baseline
 from tracker.domain.regression.blocks import BLOCK, Blocks
 from tracker.domain.regression.detector import Evidence, evidence_on, return_test
 from tracker.domain.scores.matrix import IntArray
+from tracker.domain.scores.suspicion import looks_changed
 from tracker.domain.verdicts.hypothesis import Hypothesis, Subject, against_peak, losses, strongest_of
 
 FORGOTTEN_AFTER = 3
@@ -26,7 +27,7 @@ _RECOVERY_POOLED = (1, 2)
 _RISEN_P = 0.001
 _NEAR, _SHOWN = 0.25, 0.5
 """A single checkpoint stands for the baseline of a loss if it is at most this share of the loss below it, and for the
-newest ones if it shows this share of their loss."""
+newest ones if it shows this share of their loss, or gain."""
 _RISEN_POOLED = (2, 4, 8)
 
 
@@ -49,9 +50,15 @@ def open_of(known: Sequence[Incident], steps: Sequence[int]) -> Incident | None:
 
 
 def is_of_series(incident: Incident, series: Mapping[str, str]) -> bool:
-    """Return whether an incident is of results with the settings in `series`, by benchmark."""
+    """Return whether an incident is of results with the settings in `series`, by benchmark.
+
+    One of all benchmarks together is, as long as one of them has its settings: a broken checkpoint stays broken for
+    those, whatever changed for another one.
+    """
     names = incident.benchmarks or (incident.benchmark,)
-    return all(series.get(name, own) == own for name, own in zip(names, incident.series, strict=False))
+    own = zip(names, incident.series, strict=False)
+    known = [series[name] == settings for name, settings in own if name in series]
+    return not known or any(known)
 
 
 def counting(steps: Sequence[int], known: Sequence[Incident], acceptances: Sequence[Acceptance]) -> tuple[bool, ...]:
@@ -85,13 +92,26 @@ def is_forgotten(hypothesis: Hypothesis, onset_step: int, back: int = 0) -> bool
 
 
 def lasting(hypothesis: Hypothesis, evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
-    """Return the tests without those whose loss the candidate ends, because it is back at their baseline."""
+    """Return the tests without those whose loss or gain the candidate ends.
+
+    It ends a loss if it is back at the baseline, and a gain if it shows less than half of it.
+    """
     kept = []
     for e in evidence:
-        is_loss = e.m > 1 and e.is_loss(hypothesis.thresholds.min_effect)
-        if not (is_loss and _is_at_baseline(hypothesis, e.blocks.new[-1], e.blocks.base, e.blocks.new[:-1])):
+        is_over = False
+        if e.m > 1 and e.is_loss(hypothesis.thresholds.min_effect):
+            is_over = _is_at_baseline(hypothesis, e.blocks.new[-1], e.blocks.base, e.blocks.new[:-1])
+        elif e.m > 1 and looks_changed(e.p_better, e.test.delta, hypothesis.thresholds.min_effect):
+            is_over = not _shows_gain(hypothesis, e.blocks)
+        if not is_over:
             kept.append(e)
     return tuple(kept)
+
+
+def _shows_gain(hypothesis: Hypothesis, blocks: Blocks) -> bool:
+    means = hypothesis.track.scores.means
+    before, now = means[blocks.base].mean(), means[blocks.new].mean()
+    return bool(means[blocks.new[-1]] >= before + (now - before) * _SHOWN)
 
 
 def checkpoints_back(hypothesis: Hypothesis, incident: Incident) -> int:

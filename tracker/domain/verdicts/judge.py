@@ -36,7 +36,7 @@ from tracker.domain.verdicts.findings import Judged, findings_besides, judged_of
 from tracker.domain.verdicts.incidents import subject_of
 from tracker.domain.verdicts.rewind import branches_known, context_of, rewound
 from tracker.domain.verdicts.screening import sum_of_known
-from tracker.domain.verdicts.suite import Alone, are_newest, judge_end, judge_suite
+from tracker.domain.verdicts.suite import Alone, are_newest, judge_end, judge_suite, word_of_end
 from tracker.domain.verdicts.tested import Tested, TestedSuite, tested_at
 
 
@@ -55,6 +55,7 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
     judged: list[Judged] = []
     for outcome in record.outcomes:
         known = judged_by_name.get(outcome.benchmark) or Judged(verdict=_missing(context, outcome))
+        known = _ended_with_suite(context, known)
         judged.append(_of_part(known, candidates.get(outcome.benchmark), outcome))
     besides, others = findings_besides(context, learned, _improved(judged))
     found = [*_of_suite(context, suite, judged), *besides]
@@ -93,6 +94,16 @@ def _with_series(context: JudgingContext, change: Incident) -> Incident:
         return change
     names = change.benchmarks or (change.benchmark,)
     return replace(change, series=tuple(context.series[name] for name in names))
+
+
+def _ended_with_suite(context: JudgingContext, judged: Judged) -> Judged:
+    """Return the verdict as the end of the benchmark's own loss, if that ends with the loss of all benchmarks."""
+    verdict, subject = judged.verdict, replace(context.suite, benchmark=judged.verdict.benchmark)
+    ended = next((e for e in context.ended if subject_of(e) == subject), None)
+    if ended is None or not verdict.comparisons or verdict.word in WORSE:
+        return judged
+    word = word_of_end(ended)
+    return replace(judged, verdict=replace(verdict, word=word, lost_since=ended.onset_step, drop=ended.drop))
 
 
 def _of_part(judged: Judged, candidate: Candidate | None, outcome: Outcome) -> Judged:

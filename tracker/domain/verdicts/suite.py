@@ -90,9 +90,8 @@ def are_newest(parts: Iterable[Part]) -> bool:
 
 def judge_end(ended: Incident, parts: Sequence[Part]) -> Judged:
     """Return the verdict on a loss of the suite that ends at the candidate."""
-    word = VerdictWord.TRANSIENT if ended.closed_by is Closing.TRANSIENT else VerdictWord.RECOVERED
     reason = Together(falls=_falls(parts, ended), compared=len(parts), steps=_lost_steps(parts, ended))
-    return Judged(verdict=_verdict(word, reason, ended), change=ended if are_newest(parts) else None)
+    return Judged(verdict=_verdict(word_of_end(ended), reason, ended), change=ended if are_newest(parts) else None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +102,11 @@ class Alone:
     """Benchmarks with a new loss."""
     better: frozenset[str]
     """Benchmarks that are back, or better than before."""
+
+
+def word_of_end(ended: Incident) -> VerdictWord:
+    """Return the verdict on the checkpoint that ends a loss."""
+    return VerdictWord.TRANSIENT if ended.closed_by is Closing.TRANSIENT else VerdictWord.RECOVERED
 
 
 def judge_suite(context: JudgingContext, parts: Sequence[Part], known: Incident | None, alone: Alone) -> Judged | None:

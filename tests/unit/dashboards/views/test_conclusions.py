@@ -50,7 +50,7 @@ def test_each_subject_has_one_row_with_its_newest_finding() -> None:
         (900, "checkpoint", "transient", "had been lost since step 800", "at 1 checkpoint"),
     ]
     change = "0.25 at steps 410 to 500 (peak) -> 0.36 (mean of the newest 4)"
-    assert rows[1].reason == f"output length (share of the token limit): {change}"
+    assert rows[1].reason == f"share of the token limit {change}"
 
 
 def test_a_finding_has_the_comparison_that_decided() -> None:

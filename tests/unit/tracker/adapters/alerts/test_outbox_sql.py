@@ -135,7 +135,7 @@ def test_a_channel_failure_is_logged_and_retried(engine: Engine, caplog: pytest.
     with caplog.at_level(logging.WARNING):
         outbox.close()
     assert "channel team failed, retrying in" in caplog.text
-    assert "team pending, to be sent at the next start of the tracker: KeyError: 'chat_id'" in caplog.text
+    assert "team pending, to be sent by the watcher or at the next start: KeyError: 'chat_id'" in caplog.text
     channel.trouble = None
     clock.advance(5)
     outbox.close()

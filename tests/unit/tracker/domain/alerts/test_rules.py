@@ -8,7 +8,7 @@ import pytest
 
 from eval_jobs.types import BenchmarkFailure
 from tests.records import checkpoint_of, forgetting_run
-from tracker.domain.alerts.rules import alert_of_acceptance, alert_of_gap, alerts_for
+from tracker.domain.alerts.rules import alert_of_acceptance, alert_of_gap, alerts_for, ended_alerts
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.losses import Acceptance, Closing, Incident, Measure
 from tracker.domain.records.reasons import ComparedMeans, NoScatter
@@ -44,6 +44,16 @@ def verdict_of(benchmark: str, word: VerdictWord, subset: str = "", measure: Mea
         coverage=1.0,
         alpha_test=0.01,
     )
+
+
+def test_an_alert_whose_loss_is_over_ends_although_no_verdict_says_so() -> None:
+    (begun,) = alerts_for(report_of(700, LOSS, sums=W.REGRESSED), ())
+    over = replace(LOSS, closed_step=800, closed_by=Closing.ACCEPTED)
+    assert list(ended_alerts([LOSS], [begun], NOW)) == []
+    assert list(ended_alerts([over], [], NOW)) == []
+    (ended,) = ended_alerts([over], [begun], NOW)
+    assert (ended.fingerprint, ended.state, ended.step) == (begun.fingerprint, AlertState.RESOLVED, 800)
+    assert ended.message == "sums: accepted at step 800"
 
 
 def report_of(

@@ -232,6 +232,16 @@ def test_after_an_accepted_loss_the_newest_checkpoints_are_compared_with_those_b
     assert "facts: level accepted at step 800, still compared with the one before the loss" in notes(found)
 
 
+def test_of_two_losses_that_began_together_the_one_with_the_settings_of_the_series_counts() -> None:
+    (series,) = (s for s in scores_of_run(RUN).series.values() if s.key.benchmark == "facts")
+    loss = replace(of_facts(700, 700, Closing.RECOVERED, 800), closed_step=None, closed_by=None, last_step=None)
+    own = replace(loss, drop=replace(DROP, baseline_steps=(600,)), series=(series.key.settings,))
+    other = replace(loss, drop=replace(DROP, baseline_steps=(400,)), series=("other",))
+    found = of("facts", run_ledger(scores_of_run(RUN), POLICY, [own, other], details=0))
+    assert found.whole.forgetting is not None
+    assert found.whole.forgetting.peak.last_step == 600
+
+
 def of_facts(opened: int, onset: int, closed_by: Closing, closed: int) -> Incident:
     return Incident(
         run_id=RUN.records[0].plan.checkpoint.run_id,

@@ -12,6 +12,7 @@ from tracker.domain.regression.detector import ErrorBudget, jitter_of
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.verdicts.decision import Decision, comparable, decide, was_learned
 from tracker.domain.verdicts.hypothesis import Hypothesis, Subject, Thresholds
+from tracker.domain.verdicts.incidents import lasting
 
 SIZES = Thresholds(min_effect=0.01, equivalence_margin=0.01)
 
@@ -47,6 +48,16 @@ def test_good_from_the_start_was_not_learned_unless_above_chance() -> None:
     assert not was_learned(hypothesis, None)
     assert was_learned(hypothesis, 0.25)
     assert not was_learned(hypothesis, 0.8)
+
+
+@pytest.mark.parametrize(("newest", "is_shown"), [(0.9, True), (0.6, True), (0.1, False)])
+def test_a_gain_of_several_checkpoints_counts_only_if_the_newest_shows_half_of_it(
+    newest: float, *, is_shown: bool
+) -> None:
+    hypothesis = hypothesis_of(with_levels((4, 0.1), (7, 0.9), (1, newest)))
+    tests = [e for e in hypothesis.evidence() if e.m > 1 and e.is_gain(SIZES.min_effect)]
+    assert tests
+    assert bool(lasting(hypothesis, tests)) is is_shown
 
 
 def test_a_rise_of_less_than_two_points_is_not_learning() -> None:

@@ -144,7 +144,7 @@ def test_wrong_answers_that_get_longer_are_a_finding_and_the_score_is_not() -> N
     first = found(reports)[0]
     assert first.score is not None
     assert first.score > 0.2  # as a share of the longest answer allowed
-    assert reason_text(first).startswith("output length (share of the token limit): 0.306 at step 1400 -> 0.5")
+    assert reason_text(first).startswith("share of the token limit 0.306 at step 1400 -> 0.5")
     assert "lost" not in reason_text(first)
 
 
@@ -209,7 +209,7 @@ def test_answers_that_are_cut_off_are_a_finding() -> None:
     losses = found(reports)
     assert {(v.measure, v.word) for v in losses} == {(Measure.COMPLETENESS, VerdictWord.REGRESSED)}
     assert losses[0].score == pytest.approx(0.2)
-    assert reason_text(losses[0]).startswith("share of truncated answers: 0.000 at step 1200 -> 0.20")
+    assert reason_text(losses[0]).startswith("share of truncated answers 0.000 at step 1200 -> 0.20")
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -17,7 +17,7 @@ from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Baseline, Report, VerdictWord
 from tracker.domain.verdicts.context import RunContext
 from tracker.domain.verdicts.hypothesis import Subject
-from tracker.domain.verdicts.incidents import accepted, counting, incidents_at, is_covered, open_of
+from tracker.domain.verdicts.incidents import accepted, counting, incidents_at, is_covered, is_of_series, open_of
 from tracker.domain.verdicts.judge import judge
 
 POLICY = Policy(planned_checkpoints=50)
@@ -329,6 +329,18 @@ def test_incidents_are_seen_as_they_stood_before_a_step() -> None:
     assert incidents_at([ACCEPTED], SUBJECT, 900) == (ACCEPTED,)
     assert incidents_at([RECOVERED], replace(SUBJECT, subset="law"), 1000) == ()
     assert incidents_at([RECOVERED], replace(SUBJECT, suite="other"), 1000) == ()
+
+
+def test_a_loss_of_all_together_is_of_those_whose_settings_are_still_its_own() -> None:
+    together = replace(incident(500), benchmark="", benchmarks=("sums", "words"), series=("a", "b"))
+    cases: list[tuple[dict[str, str], bool]] = [
+        ({"sums": "a", "words": "b"}, True),
+        ({"sums": "a", "words": "other"}, True),
+        ({"sums": "other", "words": "other"}, False),
+        ({"sums": "other"}, False),
+        ({}, True),
+    ]
+    assert [is_of_series(together, series) for series, _ in cases] == [wanted for _, wanted in cases]
 
 
 def test_the_loss_that_lasts_is_the_newest_one_that_this_series_has_shown() -> None:

@@ -80,6 +80,9 @@ def test_a_collapse_of_one_checkpoint_is_one_notification_and_over_at_the_next()
     assert (begun[:2], ended[:2]) == ((1000, "firing"), (1100, "resolved"))
     assert ended[2].startswith("checkpoint transient at step 1100: broken: step 1000; 4 of 6 benchmarks fell by ")
     assert {e.closed_by for e in reports[10].incidents} == {Closing.TRANSIENT}
+    back = {v.benchmark: reason_text(v) for v in reports[10].verdicts if v.word is W.TRANSIENT}
+    assert set(back) == set(NAMES[:4])
+    assert all(" again: only step 1000 was worse (" in text for text in back.values())
     assert len(reports[10].incidents) == 1 + 4
 
 
