@@ -162,7 +162,7 @@ def test_a_service_that_never_ends_its_response_times_out(kind: ChannelKind, sai
 def test_a_refused_connection_is_unreachable(kind: ChannelKind, tmp_path: Path) -> None:
     with nobody_there(rules_of(kind)) as url:
         channel = opened(kind, url, tmp_path, secret=SECRETS.get(kind, ""))
-        with pytest.raises(ChannelUnreachable, match=r"team.*127\.0\.0\.1.*Connect call failed"):
+        with pytest.raises(ChannelUnreachable, match=r"team.*127\.0\.0\.1.*Connection refused"):
             channel.notify(ordinary())
 
 

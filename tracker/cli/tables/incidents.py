@@ -100,7 +100,7 @@ def _facts(incident: TrainingIncident) -> Iterator[tuple[str, str]]:
     if incident.cause.trouble.source is TroubleSource.SERIES:
         yield "numbers", incident.cause.text
     elif not incident.cause.number:
-        yield "found", incident.cause.text
+        yield "found" if incident.cause.is_proven else "likely", incident.cause.text
     if incident.hint:
         yield "hint", incident.hint
     if incident.cause.trouble.command:

@@ -184,7 +184,8 @@ def _ended_at(incident: TrainingIncident) -> str:
 def _begun_text(incident: TrainingIncident, standing: RunStanding) -> str:
     text = incident_text(incident)
     if incident.cause.trouble.source is not TroubleSource.LINE:
-        text += f": {incident.cause.text}"
+        likely = "" if incident.cause.is_proven else "likely "
+        text += f": {likely}{incident.cause.text}"
     if alert_kind(incident) not in (AlertKind.CRASH, AlertKind.HANG, AlertKind.DIVERGED):
         return text
     if standing.checkpoint is None:

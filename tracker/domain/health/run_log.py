@@ -160,6 +160,7 @@ class RunLog:
                 step=self.state.steps.reached,
                 rank=rank,
                 seen_at=at,
+                is_proven=sign.is_proven,
             )
             its_log = self._newest if rank is None else self._of_rank.get(rank, self._newest)
             episode = self._join(found, its_log, is_history=False)

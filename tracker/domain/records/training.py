@@ -79,6 +79,8 @@ class TroubleLine:
     """Process that printed it; None: neither the line nor the path names one."""
     seen_at: datetime
     """When it was read."""
+    is_proven: bool = True
+    """Whether what it says is certain; else it is the likely cause of a hang."""
 
 
 class IncidentEnd(StrEnum):

@@ -1,6 +1,5 @@
 """HTTP to the services: one request and one response, in bounded time."""
 
-import asyncio
 import json
 import logging
 from collections.abc import Mapping
@@ -59,8 +58,8 @@ def post(
     """
     sending = partial(_answer_to, target, body, url or target.url, headers, auth)
     try:
-        response = within(target.patience_s + 2, lambda: asyncio.run(sending()))
-    except TimeoutError as error:
+        response = within(target.patience_s + 2, sending)
+    except (TimeoutError, httpx.TimeoutException) as error:
         raise target.unreachable(f"no response within {target.patience_s:g} s") from error
     except (httpx.HTTPError, httpx.InvalidURL, ImportError, OSError, ValueError) as error:
         # The text of httpx's errors is often empty. A SOCKS proxy would need another package (ImportError).
@@ -113,22 +112,27 @@ def _reason(error: BaseException) -> str:
     return text
 
 
-async def _answer_to(
+def _answer_to(
     target: Target, body: bytes, address: str, headers: Mapping[str, str], auth: httpx.Auth | None
 ) -> tuple[int, str, str]:
-    url = httpx.URL(address)
-    async with asyncio.timeout(target.patience_s), httpx.AsyncClient(**_options(url, target.patience_s)) as client:
-        # Plain, because httpx decompresses without a limit.
-        sent = {**headers, "Accept-Encoding": "identity"}
-        async with client.stream("POST", url, content=body, headers=sent, auth=auth) as response:
-            body = b""
-            async for chunk in response.aiter_raw():
-                body += chunk
-                if len(body) > CHANNEL_ANSWER.most:
-                    break
-            encoding = response.headers.get("Content-Encoding", "").lower()
-            text = decoded([body[: CHANNEL_ANSWER.most]], encoding, CHANNEL_ANSWER).decode(errors="replace")
-            return response.status_code, text, response.headers.get("Retry-After", "")
+    """Return status, text and Retry-After; `within` ends what neither connects nor sends, the clock what sends on."""
+    url, ends_s = httpx.URL(address), target.clock.monotonic_s() + target.patience_s
+    # Plain, because httpx decompresses without a limit.
+    sent = {**headers, "Accept-Encoding": "identity"}
+    with (
+        httpx.Client(**_options(url, target.patience_s)) as client,
+        client.stream("POST", url, content=body, headers=sent, auth=auth) as response,
+    ):
+        answer = b""
+        for chunk in response.iter_raw():
+            answer += chunk
+            if len(answer) > CHANNEL_ANSWER.most:
+                break
+            if target.clock.monotonic_s() > ends_s:
+                raise TimeoutError
+        encoding = response.headers.get("Content-Encoding", "").lower()
+        text = decoded([answer[: CHANNEL_ANSWER.most]], encoding, CHANNEL_ANSWER).decode(errors="replace")
+        return response.status_code, text, response.headers.get("Retry-After", "")
 
 
 def _options(url: httpx.URL, patience_s: float) -> dict[str, Any]:

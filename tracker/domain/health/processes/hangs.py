@@ -5,7 +5,7 @@ has been quiet for too long.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from tracker.domain.health.processes.collectives import (
@@ -61,6 +61,8 @@ class Hang:
     text: str
     """`rank 1 is not in the collective: sleeping in train.py:step; 63 ranks wait in all_reduce`."""
     hint: str
+    is_proven: bool = True
+    """Whether the samples show it; else it explains best why the training is quiet for too long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,14 +116,17 @@ def proven(moments: Sequence[Moment], phase: JobPhase, world_size: int) -> Hang 
 def likely(moments: Sequence[Moment], world_size: int) -> Hang:
     """Return what explains best that a training is quiet for too long."""
     ranks = _ranks(moments)
-    found = proven(moments, JobPhase.TRAINING, world_size) or _all_stopped(ranks) or _unread_block(ranks)
+    certain = proven(moments, JobPhase.TRAINING, world_size)
+    if certain is not None:
+        return certain
+    found = _all_stopped(ranks) or _unread_block(ranks)
     # Where ranks are elsewhere, the one that holds up all may be, too.
     is_whole = len(ranks) == world_size
     for test in (_spinning, _loading, _elsewhere, _unread, _odd_one) if is_whole else (_loading,):
         found = found or test(ranks)
-    if found is not None:
-        return found
-    return _unexplained(ranks, world_size)
+    if found is None:
+        return _unexplained(ranks, world_size)
+    return replace(found, is_proven=found.name is HangName.UNKNOWN)
 
 
 def _unexplained(ranks: Sequence[_Rank], world_size: int) -> Hang:

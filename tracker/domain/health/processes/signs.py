@@ -57,6 +57,8 @@ class ProcessSign:
     ranks: tuple[int, ...] = ()
     capture: str = ""
     """States and stacks of all ranks; of bounded length."""
+    is_proven: bool = True
+    """As `Hang.is_proven`."""
 
 
 def process_trouble(name: str, hint: str, severity: Severity = Severity.ALERT) -> TroubleClass:
@@ -86,6 +88,7 @@ def sign_of_hang(hang: Hang, pace: JobPace, moments: Sequence[Moment], where: st
         text=f"{f'on {where}: ' if where else ''}{hang.text}; {quiet}",
         ranks=hang.ranks,
         capture="\n\n".join(filter(None, (capture_of(moments), more))),
+        is_proven=hang.is_proven,
     )
 
 

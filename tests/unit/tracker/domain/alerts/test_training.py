@@ -8,6 +8,7 @@ import pytest
 from tests import alerts
 from tests.log_reading import READ_AT as NOW
 from tests.log_reading import read_incident
+from tracker.config.health import load_rules
 from tracker.domain.alerts.text import entry_of
 from tracker.domain.alerts.training import (
     RunStanding,
@@ -20,6 +21,9 @@ from tracker.domain.alerts.training import (
     state_text,
     waits_at,
 )
+from tracker.domain.health.processes.signs import ProcessSign, process_trouble
+from tracker.domain.health.run_log import RunLog
+from tracker.domain.health.run_state import RunState
 from tracker.domain.records.alerts import AlertEvidence, AlertKind, AlertState
 from tracker.domain.records.training import IncidentEnd
 
@@ -43,6 +47,16 @@ def test_a_crash_says_its_cause_its_ranks_and_what_is_lost() -> None:
     over = alert_of_incident(replace(OOM, ended_by=IncidentEnd.PROGRESS, ended_step=1210), SAVED, NOW, lines=5)
     assert over.fingerprint == firing.fingerprint
     assert over.message == "GPU memory ran out on rank 7 at step 1198: training makes progress again, step 1210"
+
+
+@pytest.mark.parametrize(("is_proven", "says"), [(True, ": rank 1 is"), (False, ": likely rank 1 is")])
+def test_a_cause_that_is_only_likely_is_called_so(says: str, *, is_proven: bool) -> None:
+    text = "rank 1 is not in the collective"
+    sign = ProcessSign(trouble=process_trouble("spinning", "look"), text=text, is_proven=is_proven)
+    log = RunLog(rules=load_rules().lines, state=RunState(run_id="run"))
+    log.take_sign(sign, NOW)
+    (incident,) = log.incidents()
+    assert says in alert_of_incident(incident, SAVED, NOW, lines=5).message
 
 
 def test_no_line_leaves_the_machine_if_none_is_wanted() -> None:

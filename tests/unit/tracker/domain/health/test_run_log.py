@@ -162,10 +162,13 @@ def test_a_hang_has_the_lines_of_the_rank_that_causes_it_and_the_last_one_of_eac
     for rank, lines in ((7, ["step 1 | loss: 2.5", "opening shard 12"]), (0, ["step 1 | loss: 2.5"])):
         for number, text in enumerate(lines, start=1):
             log.take(RawLine(number=number, text=text), Stream(name=f"rank_{rank}.log", rank=rank), StreamState())
-    hang = ProcessSign(trouble=process_trouble("hang", "look"), text="it hangs", ranks=(7,), capture="rank 7 sleeps")
+    hang = ProcessSign(
+        trouble=process_trouble("hang", "look"), text="it hangs", ranks=(7,), capture="rank 7 sleeps", is_proven=False
+    )
     log.take_sign(hang, datetime(2026, 1, 1, tzinfo=UTC))
     (found,) = log.incidents()
     assert found.context[-1] == "opening shard 12"
+    assert not found.cause.is_proven
     assert found.capture == "rank 7 sleeps\n\nlast lines:\nrank 0: step 1 | loss: 2.5\nrank 7: opening shard 12"
 
 

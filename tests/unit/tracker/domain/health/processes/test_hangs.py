@@ -79,7 +79,7 @@ def test_one_rank_may_sleep_while_the_others_wait_for_its_save_or_evaluation(pha
 )
 def test_a_training_that_is_quiet_for_too_long_has_a_likely_cause(case: str, name: HangName, says: str) -> None:
     found = likely(moments(case), world_size=2)
-    assert (found.name, found.ranks) == (name, (1,))
+    assert (found.name, found.ranks, found.is_proven) == (name, (1,), False)
     assert says in found.text
 
 
@@ -88,7 +88,7 @@ def test_a_rank_in_a_dead_file_system_is_found_among_many_that_spin_in_a_collect
     culprit = Sample(state=ProcessState.BLOCKED, moved_bytes=5, waits_in="nfs_wait_bit_killable")
     found = proven(many(culprit), JobPhase.SAVING, 64)
     assert found is not None
-    assert (found.name, found.ranks) == (HangName.BLOCKED, (63,))
+    assert (found.name, found.ranks, found.is_proven) == (HangName.BLOCKED, (63,), True)
     assert found.text == (
         "rank 63 is blocked on a file system or device (nfs_wait_bit_killable); 63 ranks wait in all_reduce"
     )
