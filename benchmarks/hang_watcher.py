@@ -13,7 +13,7 @@ from pathlib import Path
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.migrate_sql import bring_up_to_date
-from tracker.adapters.database.tables import TRACKER_TABLES
+from tests.tables import HISTORIES
 from tracker.adapters.processes.system import SystemProcesses
 from tracker.app.health.follow import LogFollower
 from tracker.app.health.job_watch import JobWatch
@@ -54,7 +54,8 @@ class Watcher:
     def of(cls, folder: Path) -> Watcher:
         """Return one with the default limits, which also watches children of this process: the training is one."""
         engine = open_database(f"sqlite:///{folder.with_name(folder.name + '.db')}")
-        bring_up_to_date(engine, TRACKER_TABLES)
+        for history in HISTORIES:
+            bring_up_to_date(engine, history)
         clock, processes = SystemClock(), CountedProcesses()
         settings = AgentSettings(run=folder.name, output_dir=str(folder), patterns=(), rules=load_rules().lines)
         places = Places(run=folder.name, folder=str(folder))

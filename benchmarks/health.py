@@ -30,7 +30,9 @@ from eval_jobs.queue.address import QUEUE_URL_VARIABLE
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from tests.fakes.tracking import FakeSink
-from tracker.adapters.database.tables import HEALTH_STREAMS, POINTS, TRACKER_TABLES
+from tests.tables import HISTORIES
+from tracker.adapters.database.health_tables import HEALTH_STREAMS
+from tracker.adapters.database.tables import POINTS
 from tracker.adapters.health.documents import STREAM
 from tracker.adapters.tracking.outbox_sql import OutboxTracking
 from tracker.app.health.settings import AgentSettings
@@ -143,7 +145,8 @@ def agent(folder: Path) -> Iterator[psutil.Process]:
     out.mkdir(parents=True)
     url = f"sqlite:///{folder}/agent.db"
     engine = open_database(url)
-    bring_up_to_date(engine, TRACKER_TABLES)
+    for history in HISTORIES:
+        bring_up_to_date(engine, history)
     engine.dispose()
     settings = AgentSettings(run="run", output_dir=str(out), patterns=(), rules=load_rules().lines)
     variables = {QUEUE_URL_VARIABLE: url, SETTINGS_VARIABLE: settings_text(settings)}

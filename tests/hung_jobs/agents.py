@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 from eval_jobs.queue.address import QUEUE_URL_VARIABLE
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.migrate_sql import bring_up_to_date
-from tracker.adapters.database.tables import TRACKER_TABLES
+from tests.tables import HISTORIES
 from tracker.app.health.settings import AgentSettings
 from tracker.config.health import load_rules
 from tracker.domain.health.processes.pace import HangLimits
@@ -52,7 +52,8 @@ def agents(root: Path, folders: Mapping[str, Path], limits: HangLimits) -> Itera
     root.mkdir()
     url = f"sqlite:///{root}/agents.db"
     engine = open_database(url)
-    bring_up_to_date(engine, TRACKER_TABLES)
+    for history in HISTORIES:
+        bring_up_to_date(engine, history)
     with ExitStack() as stack:
         stack.callback(engine.dispose)
         for run, folder in folders.items():

@@ -16,7 +16,7 @@ from tests.fakes.alerting import FakeAlerting
 from tests.fakes.history import FakeHistory
 from tests.mlflow_stores import MlflowFiles
 from tests.requires import PROJECT
-from tracker.adapters.database.tables import TRACKER_TABLES
+from tests.tables import HISTORIES
 from tracker.adapters.health.history_sql import SqlTrainingHistory
 from tracker.adapters.mlflow.store import MlflowStore
 from tracker.adapters.tracking.outbox_sql import OutboxTracking
@@ -38,7 +38,8 @@ LOGGED = range(10, CRASH_AT, 10)
 def test_a_training_that_runs_out_of_memory_is_one_alert_with_its_step_and_curves_until_then(tmp_path: Path) -> None:
     log, clock, files = tmp_path / "train.log", SystemClock(), MlflowFiles(tmp_path)
     engine = open_database(f"sqlite:///{tmp_path}/tracker.db")
-    bring_up_to_date(engine, TRACKER_TABLES)
+    for one in HISTORIES:
+        bring_up_to_date(engine, one)
     history, alerting = SqlTrainingHistory(engine), FakeAlerting()
     settings = AgentSettings(
         run="run", output_dir=str(tmp_path / "out"), patterns=(str(log),), rules=load_rules().lines
