@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dashboards.views.conclusions import loss_rows
-from eval_jobs.types import Suite
+from eval_jobs.types import EvalRecord, Suite
 from tests.deep import sized
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tests.unit.tracker.domain.judging import NOW
@@ -30,6 +30,8 @@ from tracker.domain.records.policy import Policy
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.reasons import Compared
 from tracker.domain.records.types import WORSE, Report, Verdict
+from tracker.domain.scores.run_scores import RunScores
+from tracker.domain.scores.series import series_keys
 from tracker.domain.tables.recorded import losses_table
 from tracker.domain.tracking.batch import tracking_batch
 
@@ -49,6 +51,8 @@ class Course:
     """Whether the answers may be longer, which is another series."""
     accepted: tuple[int, ...]
     """After which arrivals a level is accepted."""
+    again: tuple[int, ...] = ()
+    """Checkpoints that are asked again at the end, with the other settings."""
     seed: int
 
 
@@ -71,6 +75,7 @@ def courses() -> st.SearchStrategy[Course]:
         late=st.tuples(*[often] * 12),
         longer=switched,
         accepted=st.lists(st.integers(6, 11), max_size=1).map(tuple),
+        again=st.lists(st.integers(0, 11), max_size=5, unique=True).map(tuple),
         seed=st.integers(0, 999),
     )
 
@@ -95,13 +100,16 @@ class Told:
         rng = np.random.default_rng(self.course.seed)
         length = min(map(len, self.course.levels.values()))
         answers = {name: rng.random(SAMPLES) for name in self.course.levels}
-        order = sorted(range(length), key=lambda at: (at + self.course.late[at], at))
-        for arrived, at in enumerate(order):
+        order = [
+            (at, self.course.longer[at]) for at in sorted(range(length), key=lambda at: (at + self.course.late[at], at))
+        ]
+        order += [(at, not self.course.longer[at]) for at in self.course.again if at < length]
+        for arrived, (at, is_longer) in enumerate(order):
             scores = {}
             for name, levels in self.course.levels.items():
                 flips = rng.random(SAMPLES) < 0.03
                 scores[name] = ((answers[name] < levels[at]) ^ flips).astype(float).tolist()
-            suited = suite(tuple(scores), longer=self.course.longer[at])
+            suited = suite(tuple(scores), longer=is_longer)
             now = NOW + timedelta(minutes=arrived)
             review(world, record_of(100 * (at + 1), scores, suite=suited, finished_after_s=60.0 * arrived), now)
             if arrived in self.course.accepted:
@@ -163,16 +171,24 @@ def test_every_reader_has_the_same_numbers_about_a_loss(course: Course) -> None:
 def newest_verdict(told: Told, incident: Incident) -> tuple[Report, Verdict] | None:
     """Return the newest verdict on the subject in the series of the incident."""
     history = told.fakes.history
-    opener = next(r for r in history.records(RUN) if r.plan.checkpoint.step == incident.opened_step)
     reports = {report.plan_id: report for report in history.reports(RUN)}
-    same = [r for r in history.records(RUN) if r.plan.suite == opener.plan.suite]
-    newest = max(same, key=lambda r: r.plan.checkpoint.step)
+    newest = max(of_its_series(told, incident), key=lambda r: r.plan.checkpoint.step)
     report = reports[newest.plan.id]
     subject = (incident.benchmark, incident.subset, incident.measure)
     for verdict in (*report.verdicts, *report.findings):
         if (verdict.benchmark, verdict.subset, verdict.measure) == subject:
             return report, verdict
     return None
+
+
+def of_its_series(told: Told, incident: Incident) -> list[EvalRecord]:
+    """Return the records with the settings of an incident."""
+    found = []
+    for record in told.fakes.history.records(RUN):
+        settings_of = {key.benchmark: key.settings for key in series_keys(record.plan, record.outcomes)}
+        if settings_of[incident.benchmark or incident.benchmarks[0]] == incident.series[0]:
+            found.append(record)
+    return found
 
 
 def check_loss(told: Told, incident: Incident) -> None:
@@ -212,10 +228,11 @@ def check_table(incident: Incident, drop: Drop) -> None:
 
 def check_ledger(told: Told, incident: Incident, drop: Drop) -> None:
     history = told.fakes.history
-    ledger = run_ledger(newest_scores(RUN, history), POLICY, history.incidents(RUN), details=0)
+    scores = newest_scores(RUN, history)
+    if not is_of_newest_series(scores, incident):
+        return
+    ledger = run_ledger(scores, POLICY, history.incidents(RUN), details=0)
     (one,) = [one for one in ledger.benchmarks if one.benchmark == incident.benchmark]
-    if incident.opened_step not in one.steps:
-        return  # the newest series is another one
     whole = one.whole.forgetting
     assert whole is not None
     assert (whole.peak.mean, whole.last.mean, -whole.forgetting) == pytest.approx((drop.before, drop.now, drop.delta))
@@ -224,6 +241,10 @@ def check_ledger(told: Told, incident: Incident, drop: Drop) -> None:
     assert one.whole.flow is not None
     assert (one.whole.flow.lost, one.whole.flow.gained) == (drop.n_lost, drop.n_gained)
     assert len(one.lost) == drop.n_lost
+
+
+def is_of_newest_series(scores: RunScores, incident: Incident) -> bool:
+    return scores.of(incident.benchmark, incident.suite)[-1].key.settings == incident.series[0]
 
 
 def check_accepted(told: Told) -> None:
@@ -241,7 +262,7 @@ def check_accepted(told: Told) -> None:
             next(one for one in ledger.benchmarks if one.benchmark == incident.benchmark) for ledger in ledgers
         )
         assert after.whole == earlier.whole
-        assert (after.accepted_step is None) == (incident.opened_step not in after.steps)
+        assert (after.accepted_step is not None) == is_of_newest_series(scores, incident)
 
 
 def check_comparison(told: Told, incident: Incident, drop: Drop) -> None:
@@ -250,7 +271,7 @@ def check_comparison(told: Told, incident: Incident, drop: Drop) -> None:
         return
     sides = []
     for step in (*drop.baseline_steps, *drop.newest_steps):
-        plan = next(r.plan for r in told.fakes.history.records(RUN) if r.plan.checkpoint.step == step)
+        plan = next(r.plan for r in of_its_series(told, incident) if r.plan.checkpoint.step == step)
         record = told.fakes.history.record(plan.id)
         assert record is not None
         sides.append(record)
