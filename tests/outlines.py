@@ -2,8 +2,8 @@
 
 from sqlalchemy import create_engine
 
+from tracker.adapters.database.columns import METADATA
 from tracker.adapters.database.results_sql import outlines_of, put_report
-from tracker.adapters.database.tables import METADATA
 from tracker.domain.records.types import Report
 
 

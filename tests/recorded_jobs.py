@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tracker.adapters.processes.stacks import parsed_stack
-from tracker.domain.health.processes.hangs import Moment
+from tracker.domain.health.processes.ranks import Moment
 from tracker.domain.health.processes.seen import ProcessId, ProcessState, Sample, SeenProcess
 
 RECORDED = Path(__file__).parent / "golden" / "hung_jobs"

@@ -14,7 +14,8 @@ from dashboards.charts.latency_spread import TITLES, times_of
 from dashboards.data.run import RunData, measurement_changes
 from eval_jobs.types import EvalRecord, ProbeFailure, ProbeLoad, ProbeOutcome
 from tracker.domain.latency.series import percentiles_of
-from tracker.domain.overview.run import SYMBOLS, Overview, Standing, standings
+from tracker.domain.overview.run import SYMBOLS, Overview
+from tracker.domain.overview.standings import Standing, standings
 from tracker.domain.records.display import one_line, score_text
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import CurvePoint, Gap, LatencyMetric, Verdict, VerdictWord

@@ -19,7 +19,8 @@ from dashboards.views.served import ServedView, served
 from dashboards.views.tables import Trouble, coverage_text, troubles
 from dashboards.views.training import since_last_text
 from tracker.domain.compare.view import ComparedBenchmark
-from tracker.domain.overview.run import Overview, Standing, overview, standings
+from tracker.domain.overview.run import Overview, overview
+from tracker.domain.overview.standings import Standing, standings
 from tracker.domain.records.display import NOTHING, count_text, one_line, score_text, signed_text, steps_text
 from tracker.domain.records.types import Comparison, Verdict, VerdictWord
 from tracker.domain.verdicts.screening import mean_text

@@ -7,7 +7,8 @@ from types import MappingProxyType
 from dashboards.views.tables import coverage_text
 from tracker.domain.calibration.repetition_text import repetition_text
 from tracker.domain.overview.noise import noise_facts, range_text
-from tracker.domain.overview.run import Overview, Standing
+from tracker.domain.overview.run import Overview
+from tracker.domain.overview.standings import Standing
 from tracker.domain.records.calibration import Repetition
 from tracker.domain.records.display import (
     NOTHING,

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from dashboards.data.run import Conclusions, RunData
 from tracker.domain.best.choice import CHAMPION
-from tracker.domain.overview.run import Overview, Standing, headline
+from tracker.domain.overview.run import Overview
+from tracker.domain.overview.standings import Standing, headline
 from tracker.domain.records.display import count_text, one_line
 from tracker.domain.records.tracking import Champion
 from tracker.domain.records.types import WORSE

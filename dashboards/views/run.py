@@ -21,7 +21,8 @@ from dashboards.views.sweeps import SweepView, sweep_views
 from dashboards.views.training import TrainingView, training_view
 from eval_jobs.types import BenchmarkFailure
 from tracker.domain.calibration.repetition_text import is_unfit, unfit_text
-from tracker.domain.overview.run import Overview, Standing, decisive_comparison, overview, standings
+from tracker.domain.overview.run import Overview, overview
+from tracker.domain.overview.standings import Standing, decisive_comparison, standings
 from tracker.domain.records.display import count_text, evaluated_text, one_line, score_text, steps_text
 from tracker.domain.records.loss_text import drop_baseline_text
 from tracker.domain.records.subjects import baseline_text

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from eval_jobs.types import BenchmarkFailure, Cost, EvalRecord, Percentiles, ProbeFailure, ProbeOutcome
 from tracker.domain.overview.costs import CostOfStep, RunCosts, cost_text
-from tracker.domain.overview.run import Overview, Standing
+from tracker.domain.overview.run import Overview
+from tracker.domain.overview.standings import Standing
 from tracker.domain.records import display
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Gap, Verdict, VerdictWord

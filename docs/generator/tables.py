@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sqlalchemy import MetaData, Table
 
 from eval_jobs.queue import plans_sql
-from tracker.adapters.database import tables
+from tracker.adapters.database.tables import TRACKER_TABLES
 
 HEAD = """# Database tables
 
@@ -19,8 +19,8 @@ follows. Columns may be added in any version.
 
 STORES: tuple[tuple[str, MetaData, str], ...] = (
     ("Plans and workers", plans_sql.METADATA, "eval_"),
-    ("Results", tables.METADATA, "history_"),
-    ("Sweeps", tables.METADATA, "sweep_"),
+    ("Results", TRACKER_TABLES.metadata, "history_"),
+    ("Sweeps", TRACKER_TABLES.metadata, "sweep_"),
 )
 """Title, tables, and the beginning of the names under it."""
 

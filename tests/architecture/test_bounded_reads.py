@@ -28,7 +28,7 @@ ALLOWED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         ),
         "tracker/adapters/checkpoints/bucket/fetch.py": ("(folder / BEGUN).read_bytes", "json.loads"),
         "tracker/adapters/checkpoints/pins/manifest.py": ("(folder / MANIFEST).open",),
-        "tracker/adapters/database/tables.py": ("json.loads",),
+        "tracker/adapters/database/columns.py": ("json.loads",),
         "tracker/adapters/guarded_command.py": ("path.open",),
         "tracker/adapters/samples/packed_parquet.py": ("json.loads", "path.read_bytes", "pq.ParquetFile"),
         "tracker/adapters/samples/questions_parquet.py": ("pq.ParquetFile",),

@@ -15,7 +15,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.health import FakeHealth
 from tests.fakes.training_log import FakeTrainingLog
 from tests.tables import open_all
-from tracker.adapters.database.tables import HEALTH_INCIDENTS
+from tracker.adapters.database.health_tables import HEALTH_INCIDENTS
 from tracker.adapters.health.history_sql import SqlTrainingHistory
 from tracker.adapters.health.store_sql import SqlHealthStore
 from tracker.app.health.follow import QUIET_S, LogFollower, Reading, cursors_of

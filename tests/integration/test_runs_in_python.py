@@ -24,7 +24,8 @@ from tracker.app.steps.best_of_run import best_of_run
 from tracker.app.steps.curves import keep_curves
 from tracker.domain.health.run_state import RunState
 from tracker.domain.health.stored import ReadNow
-from tracker.domain.overview.run import headline, overview
+from tracker.domain.overview.run import overview
+from tracker.domain.overview.standings import headline
 from tracker.domain.records.types import CurvePoint
 from tracker.domain.tables.catalog import TABLES
 

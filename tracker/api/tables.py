@@ -235,7 +235,8 @@ WHOLE_TABLES: Mapping[str, Callable[[ChosenRuns], Table]] = {
 
 
 def _headlines(runs: ChosenRuns, gaps: Iterable[Gap]) -> Mapping[str, str]:
-    from tracker.domain.overview.run import headline, overview
+    from tracker.domain.overview.run import overview
+    from tracker.domain.overview.standings import headline
 
     by_run: dict[str, list[Gap]] = {run: [] for run in runs.runs()}
     for gap in gaps:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from dashboards.data.run import RunData, only
 from dashboards.views.samples.changes import Pair
 from tracker.domain.compare.view import RunNoise, compare_what_can_be
-from tracker.domain.overview.run import Overview, Standing, compared_steps, standings
+from tracker.domain.overview.run import Overview
+from tracker.domain.overview.standings import Standing, compared_steps, standings
 from tracker.domain.records.policy import Policy
 from tracker.domain.scores.series import BenchmarkSeries
 

@@ -3,56 +3,26 @@
 A new or changed table needs a script in `versions` for the databases that exist.
 """
 
-import json
 from pathlib import Path
 
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    Dialect,
     Double,
     Index,
     Integer,
     LargeBinary,
-    MetaData,
     String,
     Table,
     Text,
-    TypeDecorator,
 )
 
 from eval_jobs.queue.migrate_sql import TableHistory
 from eval_jobs.queue.plans_sql import UtcText
+from tracker.adapters.database import health_tables  # noqa: F401 - METADATA has its tables only when it is imported
+from tracker.adapters.database.columns import METADATA, AsciiText
 
-_ESCAPED = frozenset('"\\')
-
-
-class AsciiText(TypeDecorator[str]):
-    """Any text, such as the name of a file with invalid UTF-8, which no database stores as it is."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002 - SQLAlchemy's
-        """Return the text with escapes, as in JSON."""
-        if value is None or (value.isascii() and value.isprintable() and not _ESCAPED.intersection(value)):
-            return value
-        return json.dumps(value)[1:-1]
-
-    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
-        """Return the text from its escaped form."""
-        return plain_text(value)
-
-
-def plain_text(stored: str | None) -> str | None:
-    """Return the text that `AsciiText` stored."""
-    if stored is None or "\\" not in stored:
-        return stored
-    return str(json.loads(f'"{stored}"'))
-
-
-METADATA = MetaData()
 TRACKER_TABLES = TableHistory(
     name="history and outbox",
     folder=Path(__file__).parent,
@@ -332,62 +302,3 @@ LEADERS = Table(
     Column("output_dir", Text, nullable=False),
 )
 """The last leader of each run. Only the lock shows whether it still leads."""
-HEALTH_RUNS = Table(
-    "health_runs",
-    METADATA,
-    Column("run_id", Text, primary_key=True),
-    # The run of the settings, of which `run_id` may be a sub-folder.
-    Column("run", Text, nullable=False),
-    Column("read_at", UtcText, nullable=False),
-    Column("last_step", BigInteger),
-    Column("productive_share", Double),
-    Column("progress", Text, nullable=False),
-    Column("usual_s", Double),
-    # JSON.
-    Column("summary", Text, nullable=False),
-    Column("state", Text, nullable=False),
-)
-"""How each run stands by its logs (`domain.health.stored.RunProgress`), and what was read of them (`RunState`)."""
-HEALTH_STREAMS = Table(
-    "health_streams",
-    METADATA,
-    # A hash: paths may be longer than an index can hold.
-    Column("key", String(64), primary_key=True),
-    Column("run", Text, nullable=False),
-    Column("path", AsciiText, nullable=False),
-    Column("cursor", Text, nullable=False),
-    Index("health_streams_by_run", "run"),
-)
-"""How far each log was read."""
-HEALTH_READERS = Table(
-    "health_readers",
-    METADATA,
-    Column("run", Text, primary_key=True),
-    # Raised by each process that begins to read: only the newest one may save.
-    Column("reader", Integer, nullable=False),
-)
-"""Who reads the logs of each run."""
-HEALTH_INCIDENTS = Table(
-    "health_incidents",
-    METADATA,
-    Column("id", String(64), primary_key=True),
-    Column("run_id", Text, nullable=False),
-    Column("seen_at", UtcText, nullable=False),
-    Column("incident", Text, nullable=False),
-    # How a user closed it, as a document: the reader of the logs does not change it.
-    Column("dismissed", AsciiText),
-    Index("health_incidents_by_run", "run_id", "seen_at"),
-)
-HEALTH_POINTS = Table(
-    "health_points",
-    METADATA,
-    Column("id", Integer, primary_key=True),
-    Column("run_id", Text, nullable=False),
-    Column("key", String(250), nullable=False),
-    Column("step", BigInteger, nullable=False),
-    Column("value", Double, nullable=False),
-    # Whether the trainer saved it with a checkpoint; else it is from a log.
-    Column("stated", Boolean, nullable=False),
-    Index("health_points_by_run", "run_id", "stated", "id"),
-)
-"""Training curves as they were logged and saved, thinned; a point of an earlier step begins a branch."""

@@ -10,7 +10,7 @@ from eval_jobs.queue.changes_sql import changes_since, note_run, position_now
 from eval_jobs.queue.database_sql import belongs_to, transaction
 from eval_jobs.records.changes import Change, ChangeKind
 from tracker.adapters.database.codec import summary_from_json
-from tracker.adapters.database.tables import HEALTH_INCIDENTS, HEALTH_POINTS, HEALTH_RUNS
+from tracker.adapters.database.health_tables import HEALTH_INCIDENTS, HEALTH_POINTS, HEALTH_RUNS
 from tracker.adapters.health.documents import DISMISSAL, INCIDENT
 from tracker.adapters.health.store_sql import POINTS_AT_ONCE, insert_points
 from tracker.domain.health.stored import RunProgress

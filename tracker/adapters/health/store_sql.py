@@ -9,7 +9,7 @@ from eval_jobs.queue.changes_sql import note_run
 from eval_jobs.queue.database_sql import insert_into, put_row, transaction
 from eval_jobs.records.changes import ChangeKind
 from tracker.adapters.database.codec import progress_columns
-from tracker.adapters.database.tables import (
+from tracker.adapters.database.health_tables import (
     HEALTH_INCIDENTS,
     HEALTH_POINTS,
     HEALTH_READERS,

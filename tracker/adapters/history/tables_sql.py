@@ -10,19 +10,9 @@ from sqlalchemy import Column, Connection, Double, Engine, Integer, Select, Tabl
 
 from eval_jobs.queue.database_sql import IDS_AT_ONCE, transaction
 from eval_jobs.queue.plans_sql import PLANS
-from tracker.adapters.database.tables import (
-    EVALUATIONS,
-    GAPS,
-    HEALTH_RUNS,
-    JUDGED,
-    LEADERS,
-    MEASURED,
-    RECORDS,
-    SUBJECTS,
-    TURNS,
-    AsciiText,
-    plain_text,
-)
+from tracker.adapters.database.columns import AsciiText, plain_text
+from tracker.adapters.database.health_tables import HEALTH_RUNS
+from tracker.adapters.database.tables import EVALUATIONS, GAPS, JUDGED, LEADERS, MEASURED, RECORDS, SUBJECTS, TURNS
 from tracker.domain.records.types import VerdictWord
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.tables.measured import Columns, StoredRows

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 from eval_jobs.ports import Clock
 from tracker.domain.health.processes.ended import JobEnd, sign_of_end, word_of_end
-from tracker.domain.health.processes.hangs import Hang, Moment, is_working, likely, proven
+from tracker.domain.health.processes.hangs import Hang, is_working, likely, proven
 from tracker.domain.health.processes.jobs import Job, Places, job_of, labels_of
 from tracker.domain.health.processes.pace import HangLimits, JobPace, JobPhase, PauseState
+from tracker.domain.health.processes.ranks import Moment
 from tracker.domain.health.processes.seen import ProcessId, Sample
 from tracker.domain.health.processes.signs import ProcessSign, sign_of_hang
 

@@ -14,7 +14,8 @@ from rich.text import Text
 from tracker.domain.calibration.repetition_text import is_unfit, short_text, unfit_text
 from tracker.domain.overview.costs import cost_text
 from tracker.domain.overview.noise import range_text
-from tracker.domain.overview.run import SYMBOLS, Overview, headline, overview
+from tracker.domain.overview.run import SYMBOLS, Overview, overview
+from tracker.domain.overview.standings import headline
 from tracker.domain.records.calibration import Repetition
 from tracker.domain.records.display import clean, count_text, one_line, percent_text, score_text, shortened
 from tracker.domain.records.reason_text import latency_reason_text, reason_text

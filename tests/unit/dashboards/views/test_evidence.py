@@ -3,7 +3,8 @@ from dataclasses import replace
 from dashboards.views.evidence import EvidenceView, ProofView, evidence, onset_text
 from tests.judged_run import judged_run
 from tests.records import forgetting_run
-from tracker.domain.overview.run import overview, standings
+from tracker.domain.overview.run import overview
+from tracker.domain.overview.standings import standings
 from tracker.domain.records.types import Verdict, VerdictWord
 
 

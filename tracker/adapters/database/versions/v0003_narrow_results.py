@@ -8,8 +8,9 @@ from alembic import op
 from eval_jobs.codec import record_from_bytes
 from eval_jobs.errors import StoreError
 from tracker.adapters.database.codec import from_json
+from tracker.adapters.database.columns import METADATA
 from tracker.adapters.database.results_sql import put_measured, put_report
-from tracker.adapters.database.tables import EVALUATIONS, JUDGED, MEASURED, METADATA, RECORDS, REPORTS, SUBJECTS
+from tracker.adapters.database.tables import EVALUATIONS, JUDGED, MEASURED, RECORDS, REPORTS, SUBJECTS
 from tracker.domain.records.types import Report
 from tracker.domain.tables.results import measured_rows, with_scores_of
 

@@ -2,13 +2,13 @@
 
 from alembic import op
 
-from tracker.adapters.database.tables import (
+from tracker.adapters.database.columns import METADATA
+from tracker.adapters.database.health_tables import (
     HEALTH_INCIDENTS,
     HEALTH_POINTS,
     HEALTH_READERS,
     HEALTH_RUNS,
     HEALTH_STREAMS,
-    METADATA,
 )
 
 revision = "0004"

@@ -2,7 +2,8 @@
 
 from alembic import op
 
-from tracker.adapters.database.tables import EVENTS, METADATA, SERIES_CHANGES
+from tracker.adapters.database.columns import METADATA
+from tracker.adapters.database.tables import EVENTS, SERIES_CHANGES
 
 revision = "0005"
 down_revision = "0004"

@@ -6,7 +6,8 @@ from alembic import op
 from eval_jobs.codec import ValueDocument
 from eval_jobs.errors import StoreError
 from tracker.adapters.database.codec import progress_columns
-from tracker.adapters.database.tables import HEALTH_POINTS, HEALTH_RUNS, POINTS
+from tracker.adapters.database.health_tables import HEALTH_POINTS, HEALTH_RUNS
+from tracker.adapters.database.tables import POINTS
 from tracker.domain.health.run_state import RunState
 from tracker.domain.health.stored import progress_of
 

@@ -18,7 +18,8 @@ from tracker.api.opening import open_project
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import config_option
 from tracker.cli.tables.render import plain_table
-from tracker.domain.overview.run import blind_spots, open_gaps, overview
+from tracker.domain.overview.run import open_gaps, overview
+from tracker.domain.overview.standings import blind_spots
 from tracker.domain.records.alerts import (
     Alert,
     AlertKind,

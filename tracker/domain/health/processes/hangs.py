@@ -4,12 +4,11 @@
 has been quiet for too long.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tracker.domain.health.processes.collectives import (
-    collective_of,
     is_idle_worker,
     stack_key,
     stack_place,
@@ -17,7 +16,8 @@ from tracker.domain.health.processes.collectives import (
     waits_for_others,
 )
 from tracker.domain.health.processes.pace import JobPhase
-from tracker.domain.health.processes.seen import ProcessState, Sample, StackFrame
+from tracker.domain.health.processes.ranks import Moment, SampledRank, has_moved, ranks_of
+from tracker.domain.health.processes.seen import ProcessState, Sample
 
 IDLE_SHARE = 0.01
 """Of one core: below it, a process does nothing."""
@@ -42,16 +42,6 @@ class HangName(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moment:
-    """All processes of a training on this machine at one moment."""
-
-    at_s: float
-    ranks: Mapping[int, Sample]
-    loaders: Mapping[int, tuple[Sample, ...]] = field(default_factory=dict)
-    """Workers of the data loaders, by the rank that they work for."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Hang:
     """Why a training makes no progress."""
 
@@ -65,47 +55,12 @@ class Hang:
     """Whether the samples show it; else it explains best why the training is quiet for too long."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Rank:
-    """What the samples of one rank say together."""
-
-    rank: int
-    samples: tuple[Sample, ...]
-    loaders: tuple[tuple[Sample, ...], ...]
-    """Samples of each worker of its data loader."""
-    cpu_share: float
-    has_moved: bool
-
-    @property
-    def newest(self) -> Sample:
-        return self.samples[-1]
-
-    @property
-    def stack(self) -> tuple[StackFrame, ...]:
-        return self.newest.stack or ()
-
-    @property
-    def collective(self) -> str:
-        return collective_of(self.stack)
-
-    @property
-    def is_still(self) -> bool:
-        """Whether it has a stack that is the same in all samples."""
-        stacks = [sample.stack for sample in self.samples]
-        if None in stacks:
-            return False
-        return len({stack_key(stack or ()) for stack in stacks}) == 1
-
-    def always(self, state: ProcessState) -> bool:
-        return all(sample.state is state for sample in self.samples)
-
-
 def proven(moments: Sequence[Moment], phase: JobPhase, world_size: int) -> Hang | None:
     """Return what the samples of one look prove; None: nothing, and the training may be healthy.
 
     `world_size`: number of ranks on all machines.
     """
-    ranks = _ranks(moments)
+    ranks = ranks_of(moments)
     found = _dead(ranks) or _stopped(ranks) or _blocked(ranks)
     if found is None and phase is JobPhase.TRAINING:
         found = _mismatch(ranks) if len(ranks) == world_size else None
@@ -115,7 +70,7 @@ def proven(moments: Sequence[Moment], phase: JobPhase, world_size: int) -> Hang 
 
 def likely(moments: Sequence[Moment], world_size: int) -> Hang:
     """Return what explains best that a training is quiet for too long."""
-    ranks = _ranks(moments)
+    ranks = ranks_of(moments)
     certain = proven(moments, JobPhase.TRAINING, world_size)
     if certain is not None:
         return certain
@@ -129,7 +84,7 @@ def likely(moments: Sequence[Moment], world_size: int) -> Hang:
     return replace(found, is_proven=found.name is HangName.UNKNOWN)
 
 
-def _unexplained(ranks: Sequence[_Rank], world_size: int) -> Hang:
+def _unexplained(ranks: Sequence[SampledRank], world_size: int) -> Hang:
     if all(one.newest.stack is None for one in ranks):
         text = ": ".join(("no stack could be read", *_reasons(ranks)[:1]))
         hint = "install checkpoint-tracker[stacks] and allow py-spy to trace processes: see `tracker doctor`"
@@ -145,35 +100,10 @@ def _unexplained(ranks: Sequence[_Rank], world_size: int) -> Hang:
 
 def is_working(moments: Sequence[Moment]) -> bool:
     """Return whether all ranks compute at changing places: a training that logs rarely, and no hang."""
-    return all(one.cpu_share >= BUSY_SHARE and not one.is_still for one in _ranks(moments))
+    return all(one.cpu_share >= BUSY_SHARE and not one.is_still for one in ranks_of(moments))
 
 
-def _ranks(moments: Sequence[Moment]) -> list[_Rank]:
-    seconds = max(moments[-1].at_s - moments[0].at_s, 1e-3)
-    numbers = sorted({rank for moment in moments for rank in moment.ranks})
-    found = []
-    for rank in numbers:
-        samples = tuple(moment.ranks[rank] for moment in moments if rank in moment.ranks)
-        workers = tuple(zip(*(moment.loaders.get(rank, ()) for moment in moments), strict=False))
-        found.append(
-            _Rank(
-                rank=rank,
-                samples=samples,
-                loaders=workers,
-                cpu_share=(samples[-1].cpu_s - samples[0].cpu_s) / seconds,
-                has_moved=_has_moved(samples),
-            )
-        )
-    return found
-
-
-def _has_moved(samples: Sequence[Sample]) -> bool:
-    """Return whether a process read or wrote; what is not readable may have moved."""
-    first, last = samples[0].moved_bytes, samples[-1].moved_bytes
-    return first is None or last is None or first != last
-
-
-def _dead(ranks: Sequence[_Rank]) -> Hang | None:
+def _dead(ranks: Sequence[SampledRank]) -> Hang | None:
     dead = [one for one in ranks if one.newest.state in (ProcessState.GONE, ProcessState.ZOMBIE)]
     if not dead or not any(one.collective for one in ranks):
         return None  # ranks end one after the other, and the first one may save for long
@@ -188,7 +118,7 @@ def _dead(ranks: Sequence[_Rank]) -> Hang | None:
     )
 
 
-def _stopped(ranks: Sequence[_Rank]) -> Hang | None:
+def _stopped(ranks: Sequence[SampledRank]) -> Hang | None:
     stopped = [one for one in ranks if one.always(ProcessState.STOPPED)]
     if len(stopped) == len(ranks) > 1:
         return None  # a scheduler suspends whole jobs
@@ -203,14 +133,14 @@ def _stopped(ranks: Sequence[_Rank]) -> Hang | None:
     return None
 
 
-def _all_stopped(ranks: Sequence[_Rank]) -> Hang | None:
+def _all_stopped(ranks: Sequence[SampledRank]) -> Hang | None:
     if not all(one.always(ProcessState.STOPPED) for one in ranks):
         return None
     hint = "a scheduler may have suspended the job: ask it, before you continue the processes with `kill -CONT`"
     return Hang(name=HangName.STOPPED, text="all ranks are stopped by a signal", hint=hint)
 
 
-def _blocked(ranks: Sequence[_Rank]) -> Hang | None:
+def _blocked(ranks: Sequence[SampledRank]) -> Hang | None:
     blocked = []
     for one in ranks:
         is_worker = any(_is_blocked(worker) for worker in one.loaders) and waits_for_data(one.stack)
@@ -219,19 +149,19 @@ def _blocked(ranks: Sequence[_Rank]) -> Hang | None:
     return _block_of(blocked, ranks) if blocked else None
 
 
-def _unread_block(ranks: Sequence[_Rank]) -> Hang | None:
+def _unread_block(ranks: Sequence[SampledRank]) -> Hang | None:
     """Return the ranks that seem blocked: whether they read and wrote is not known."""
     blocked = [one for one in ranks if one.always(ProcessState.BLOCKED) and one.newest.moved_bytes is None]
     return _block_of(blocked, ranks) if 0 < len(blocked) <= max(len(ranks) / 2, 1) else None
 
 
-def _block_of(blocked: Sequence[_Rank], ranks: Sequence[_Rank]) -> Hang:
+def _block_of(blocked: Sequence[SampledRank], ranks: Sequence[SampledRank]) -> Hang:
     text = f"{_named(blocked)} blocked on a file system or device{_place_of_block(blocked[0])}"
     hint = "look at the file server, the mounts and the kernel's messages"
     return Hang(name=HangName.BLOCKED, ranks=_numbers(blocked), text=f"{text}; {_others(ranks, blocked)}", hint=hint)
 
 
-def _unread(ranks: Sequence[_Rank]) -> Hang | None:
+def _unread(ranks: Sequence[SampledRank]) -> Hang | None:
     """Return the ranks without a stack for which all others wait."""
     unread = [one for one in ranks if one.newest.stack is None]
     others = [one for one in ranks if one not in unread]
@@ -245,7 +175,7 @@ def _unread(ranks: Sequence[_Rank]) -> Hang | None:
     return Hang(name=HangName.UNKNOWN, ranks=_numbers(unread), text=text, hint=hint)
 
 
-def _reasons(ranks: Sequence[_Rank]) -> list[str]:
+def _reasons(ranks: Sequence[SampledRank]) -> list[str]:
     """Return why stacks could not be read."""
     reasons = []
     for one in ranks:
@@ -254,7 +184,7 @@ def _reasons(ranks: Sequence[_Rank]) -> list[str]:
     return reasons
 
 
-def _place_of_block(one: _Rank) -> str:
+def _place_of_block(one: SampledRank) -> str:
     """Return ` (nfs_wait_bit_killable) in torch/serialization.py:save (train.py:9)`, as far as it is known."""
     kernel, place = one.newest.waits_in, stack_place(one.stack)
     return (f" ({kernel})" if kernel else "") + (f" in {place}" if place else "")
@@ -262,10 +192,10 @@ def _place_of_block(one: _Rank) -> str:
 
 def _is_blocked(samples: Sequence[Sample]) -> bool:
     is_blocked = all(sample.state is ProcessState.BLOCKED for sample in samples)
-    return is_blocked and not _has_moved(samples) and len(samples) > 1
+    return is_blocked and not has_moved(samples) and len(samples) > 1
 
 
-def _mismatch(ranks: Sequence[_Rank]) -> Hang | None:
+def _mismatch(ranks: Sequence[SampledRank]) -> Hang | None:
     """Return that all ranks wait, in different operations: none of them can end."""
     for one in ranks:
         if not one.is_still or one.collective in _NOT_COMMON:
@@ -282,7 +212,7 @@ def _mismatch(ranks: Sequence[_Rank]) -> Hang | None:
     return Hang(name=HangName.MISMATCH, ranks=(), text=text, hint=hint)
 
 
-def _outside(ranks: Sequence[_Rank]) -> Hang | None:
+def _outside(ranks: Sequence[SampledRank]) -> Hang | None:
     """Return the ranks that sleep outside of the operation in which the others wait."""
     outside = []
     for one in ranks:
@@ -293,12 +223,12 @@ def _outside(ranks: Sequence[_Rank]) -> Hang | None:
     return _held_up(ranks, outside, HangName.WAITING, "sleeping")
 
 
-def _spinning(ranks: Sequence[_Rank]) -> Hang | None:
+def _spinning(ranks: Sequence[SampledRank]) -> Hang | None:
     busy = [one for one in ranks if not one.collective and one.cpu_share >= BUSY_SHARE and one.newest.stack is not None]
     return _held_up(ranks, busy, HangName.SPINNING, "computing")
 
 
-def _loading(ranks: Sequence[_Rank]) -> Hang | None:
+def _loading(ranks: Sequence[SampledRank]) -> Hang | None:
     for one in ranks:
         if not waits_for_data(one.stack):
             continue
@@ -313,14 +243,14 @@ def _loading(ranks: Sequence[_Rank]) -> Hang | None:
     return None
 
 
-def _elsewhere(ranks: Sequence[_Rank]) -> Hang | None:
+def _elsewhere(ranks: Sequence[SampledRank]) -> Hang | None:
     outside = [one for one in ranks if not one.collective and one.newest.stack]
     return _held_up(ranks, outside, HangName.UNKNOWN, "it is")
 
 
-def _odd_one(ranks: Sequence[_Rank]) -> Hang | None:
+def _odd_one(ranks: Sequence[SampledRank]) -> Hang | None:
     """Return the one rank that is elsewhere, if all others are at one place."""
-    by_place: dict[tuple[tuple[str, str], ...], list[_Rank]] = {}
+    by_place: dict[tuple[tuple[str, str], ...], list[SampledRank]] = {}
     for one in ranks:
         by_place.setdefault(stack_key(one.stack), []).append(one)
     if len(ranks) < 3 or len(by_place) != 2:
@@ -334,7 +264,7 @@ def _odd_one(ranks: Sequence[_Rank]) -> Hang | None:
     )
 
 
-def _held_up(ranks: Sequence[_Rank], culprits: Sequence[_Rank], name: HangName, doing: str) -> Hang | None:
+def _held_up(ranks: Sequence[SampledRank], culprits: Sequence[SampledRank], name: HangName, doing: str) -> Hang | None:
     waiting = [one for one in ranks if one.collective]
     if not culprits or not waiting or len(culprits) > len(ranks) / 2:
         return None
@@ -344,7 +274,7 @@ def _held_up(ranks: Sequence[_Rank], culprits: Sequence[_Rank], name: HangName, 
     return Hang(name=name, ranks=_numbers(culprits), text=text, hint=hint)
 
 
-def _others(ranks: Sequence[_Rank], culprits: Sequence[_Rank]) -> str:
+def _others(ranks: Sequence[SampledRank], culprits: Sequence[SampledRank]) -> str:
     """Return `63 ranks wait in all_reduce`."""
     others = [one for one in ranks if one not in culprits]
     waiting = [one for one in others if one.collective]
@@ -355,11 +285,11 @@ def _others(ranks: Sequence[_Rank], culprits: Sequence[_Rank]) -> str:
     return f"{_count(waiting)} wait{'s' if len(waiting) == 1 else ''} in {waiting[0].collective}"
 
 
-def _count(ranks: Sequence[_Rank]) -> str:
+def _count(ranks: Sequence[SampledRank]) -> str:
     return f"rank {ranks[0].rank}" if len(ranks) == 1 else f"{len(ranks)} ranks"
 
 
-def _named(ranks: Sequence[_Rank], verb: str = "is") -> str:
+def _named(ranks: Sequence[SampledRank], verb: str = "is") -> str:
     numbers = ", ".join(str(one.rank) for one in ranks[:MAX_NAMED])
     more = f" and {len(ranks) - MAX_NAMED} more" if len(ranks) > MAX_NAMED else ""
     if len(ranks) == 1:
@@ -367,5 +297,5 @@ def _named(ranks: Sequence[_Rank], verb: str = "is") -> str:
     return f"ranks {numbers}{more} {'are' if verb else ''}".rstrip()
 
 
-def _numbers(ranks: Iterable[_Rank]) -> tuple[int, ...]:
+def _numbers(ranks: Iterable[SampledRank]) -> tuple[int, ...]:
     return tuple(one.rank for one in ranks)

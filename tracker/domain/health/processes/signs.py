@@ -6,9 +6,10 @@ from datetime import datetime
 
 from tracker.domain.health.gpus import GpuFinding
 from tracker.domain.health.processes.collectives import short_file
-from tracker.domain.health.processes.hangs import Hang, HangName, Moment
+from tracker.domain.health.processes.hangs import Hang, HangName
 from tracker.domain.health.processes.leaks import REPORT_H, SHOW_H, Trend
 from tracker.domain.health.processes.pace import JobPace
+from tracker.domain.health.processes.ranks import Moment
 from tracker.domain.health.processes.seen import Sample
 from tracker.domain.records.display import duration_text
 from tracker.domain.records.training import (

@@ -2,7 +2,8 @@
 
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.commands.accept import accept
-from tracker.domain.overview.run import headline, overview
+from tracker.domain.overview.run import overview
+from tracker.domain.overview.standings import headline
 from tracker.domain.records.losses import Acceptance
 
 

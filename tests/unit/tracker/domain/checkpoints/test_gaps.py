@@ -9,7 +9,8 @@ from tests.records import forgetting_run
 from tracker.adapters.database.codec import from_json, to_json
 from tracker.domain.checkpoints.gaps import Gaps, unsettled
 from tracker.domain.overview.ending import totals_of
-from tracker.domain.overview.run import headline, open_gaps, overview
+from tracker.domain.overview.run import open_gaps, overview
+from tracker.domain.overview.standings import headline
 from tracker.domain.records.types import Gap
 
 RECORD = forgetting_run().records[3]

@@ -8,7 +8,8 @@ import pytest
 from eval_jobs.errors import ExitCode
 from tests.records import checkpoint_of
 from tracker.domain.overview.ending import Totals, ending, known_text, sweep_ending, totals_of
-from tracker.domain.overview.run import blind_spots, open_gaps, overview
+from tracker.domain.overview.run import open_gaps, overview
+from tracker.domain.overview.standings import blind_spots
 from tracker.domain.records.types import Gap, Report, Verdict, VerdictWord
 
 NOW = datetime(2026, 3, 14, tzinfo=UTC)

@@ -5,14 +5,8 @@ import pytest
 
 from tests.judged_run import judged_run
 from tests.records import checkpoint_of, forgetting_run
-from tracker.domain.overview.run import (
-    MAX_CHARS,
-    decisive_comparison,
-    headline,
-    newest_of_reports,
-    overview,
-    standings,
-)
+from tracker.domain.overview.run import newest_of_reports, overview
+from tracker.domain.overview.standings import MAX_CHARS, decisive_comparison, headline, standings
 from tracker.domain.records.losses import Measure
 from tracker.domain.records.reasons import NothingEarlier
 from tracker.domain.records.types import Baseline, Report, VerdictWord

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests.recorded_jobs import moments
-from tracker.domain.health.processes.hangs import Hang, HangName, Moment, likely, proven
+from tracker.domain.health.processes.hangs import Hang, HangName, likely, proven
 from tracker.domain.health.processes.pace import JobPhase
+from tracker.domain.health.processes.ranks import Moment
 from tracker.domain.health.processes.seen import ProcessState, Sample, StackFrame
 from tracker.domain.health.processes.signs import MAX_CHARS, capture_of
 
