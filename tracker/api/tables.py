@@ -170,10 +170,10 @@ def read_points(runs: ChosenRuns) -> Table:
 
 def read_incidents(runs: ChosenRuns) -> Table:
     """Return the table `incidents`."""
-    from tracker.domain.tables.recorded import incidents_table
+    from tracker.domain.tables.recorded import training_incidents_table
 
     found = {one.id: one for one in runs.of_runs(runs.history.training_incidents)}
-    return TABLES["incidents"], incidents_table(found.values())
+    return TABLES["incidents"], training_incidents_table(found.values())
 
 
 def read_progress(runs: ChosenRuns) -> Table:

@@ -63,10 +63,11 @@ class TrainingMonitor:
 
     def _note_changes(self) -> None:
         if self._seen is None:
-            self._seen = self.history.position()
+            position = self.history.position()
             runs = {one.run_id for one in self.history.progress(self.run)}
             self._waiting |= runs
             self._points |= runs
+            self._seen = position  # last: if reading fails, the next look begins again
             return
         self._seen, changes = self.history.changes(self._seen)
         for change in changes:

@@ -161,7 +161,7 @@ def points_table(points: Iterable[tuple[str, int, str, float]]) -> Rows:
     return dict(zip(POINTS.names, columns, strict=True))
 
 
-def incidents_table(incidents: Iterable[TrainingIncident]) -> Rows:
+def training_incidents_table(incidents: Iterable[TrainingIncident]) -> Rows:
     """Return the table `incidents`."""
     rows: list[dict[str, object]] = []
     for one in incidents:

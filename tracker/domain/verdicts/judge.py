@@ -36,7 +36,7 @@ from tracker.domain.verdicts.findings import Judged, findings_besides, judged_of
 from tracker.domain.verdicts.incidents import subject_of
 from tracker.domain.verdicts.rewind import branches_known, context_of, rewound
 from tracker.domain.verdicts.screening import sum_of_known
-from tracker.domain.verdicts.suite import Alone, are_newest, judge_end, judge_suite, word_of_end
+from tracker.domain.verdicts.suite import Alone, are_newest, judge_end, judge_suite, word_of_ended_loss
 from tracker.domain.verdicts.tested import Tested, TestedSuite, tested_at
 
 
@@ -102,7 +102,7 @@ def _ended_with_suite(context: JudgingContext, judged: Judged) -> Judged:
     ended = next((e for e in context.ended if subject_of(e) == subject), None)
     if ended is None or not verdict.comparisons or verdict.word in WORSE:
         return judged
-    word = word_of_end(ended)
+    word = word_of_ended_loss(ended)
     return replace(judged, verdict=replace(verdict, word=word, lost_since=ended.onset_step, drop=ended.drop))
 
 

@@ -91,7 +91,9 @@ def are_newest(parts: Iterable[Part]) -> bool:
 def judge_end(ended: Incident, parts: Sequence[Part]) -> Judged:
     """Return the verdict on a loss of the suite that ends at the candidate."""
     reason = Together(falls=_falls(parts, ended), compared=len(parts), steps=_lost_steps(parts, ended))
-    return Judged(verdict=_verdict(word_of_end(ended), reason, ended), change=ended if are_newest(parts) else None)
+    return Judged(
+        verdict=_verdict(word_of_ended_loss(ended), reason, ended), change=ended if are_newest(parts) else None
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +106,7 @@ class Alone:
     """Benchmarks that are back, or better than before."""
 
 
-def word_of_end(ended: Incident) -> VerdictWord:
+def word_of_ended_loss(ended: Incident) -> VerdictWord:
     """Return the verdict on the checkpoint that ends a loss."""
     return VerdictWord.TRANSIENT if ended.closed_by is Closing.TRANSIENT else VerdictWord.RECOVERED
 
