@@ -4,8 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dashboards.views.evidence import EvidenceView, NoiseView, ProofView, onset_text, proofs_of
+from tracker.domain.alerts.rules import why_untold
 from tracker.domain.log.events import RunEvent, event_text
 from tracker.domain.overview.run import URGENCY, Overview
+from tracker.domain.records.alerts import Alert
 from tracker.domain.records.display import change_interval_text, count_text, one_line, signed_text
 from tracker.domain.records.loss_text import end_text, loss_text
 from tracker.domain.records.losses import Acceptance, Closing, Incident
@@ -76,14 +78,16 @@ def finding_rows(view: Overview) -> tuple[FindingRow, ...]:
     return tuple(_finding(name, found) for name, found in ranked)
 
 
-def loss_rows(incidents: Iterable[Incident], acceptances: Iterable[Acceptance]) -> tuple[LossRow, ...]:
-    """Return every incident and every accepted level of a run, open incidents first."""
+def loss_rows(
+    incidents: Iterable[Incident], acceptances: Iterable[Acceptance], alerts: Sequence[Alert] = ()
+) -> tuple[LossRow, ...]:
+    """Return every incident and every accepted level of a run, open incidents first. `alerts` are open."""
     by_place: dict[tuple[str, int | None], Acceptance] = {(a.benchmark, a.step): a for a in acceptances}
     rows: list[LossRow] = []
     covered = set()
     for incident in incidents:
         place = incident.benchmark, incident.closed_step
-        rows.append(_loss(incident, by_place))
+        rows.append(_loss(incident, by_place, why_untold(incident, alerts)))
         if incident.closed_by is Closing.ACCEPTED:
             covered.add(place)
     rows += [_level(accepted) for place, accepted in by_place.items() if place not in covered]
@@ -115,7 +119,8 @@ def _proof_of_loss(verdict: Verdict) -> ProofView | None:
     return replace(proof, delta=signed_text(drop.delta), interval=change_interval_text(drop.ci_low, drop.ci_high))
 
 
-def _loss(incident: Incident, accepted: Mapping[tuple[str, int | None], Acceptance]) -> LossRow:
+def _loss(incident: Incident, accepted: Mapping[tuple[str, int | None], Acceptance], untold: str) -> LossRow:
+    ended = _end(incident, accepted.get((incident.benchmark, incident.closed_step)))
     return LossRow(
         subject=one_line(subject_text(incident.benchmark, incident.subset, incident.measure)),
         word=word_of_loss(incident),
@@ -123,7 +128,7 @@ def _loss(incident: Incident, accepted: Mapping[tuple[str, int | None], Acceptan
         opened=incident.opened_step,
         lasts=incident.closed_step is None,
         took=one_line(loss_text(incident)),
-        ended=_end(incident, accepted.get((incident.benchmark, incident.closed_step))),
+        ended=f"{ended} ({untold})" if untold else ended,
     )
 
 

@@ -137,5 +137,6 @@ def test_what_a_killed_evaluation_leaves_is_ended_by_the_next_one_and_not_by_a_r
     assert writers(*logs) == left
     evaluators = [*tmp_path.rglob("evaluator-*.log")]  # one that noticed the death has ended by itself
     make_tools(tmp_path / ".tracker" / "work")
-    assert writers(*logs, *evaluators) == []
+    assert writers(*logs) == []
+    eventually(lambda: writers(*evaluators) == [])  # a killed process ends when it gets on a core
     assert not list(tmp_path.rglob("engines/*.pid"))

@@ -2,8 +2,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 from dashboards.views.conclusions import finding_rows, loss_rows
+from tests.alerts import alert
 from tests.judged_run import judged_run
 from tests.records import forgetting_run
+from tracker.domain.alerts.rules import CHECKPOINT
 from tracker.domain.overview.run import overview
 from tracker.domain.records.losses import Closing
 
@@ -15,12 +17,23 @@ def test_every_loss_says_when_it_began_where_it_was_found_and_how_it_ended() -> 
     rows = loss_rows(RUN.incidents, RUN.acceptances)
     assert [(r.onset, r.opened, r.subject, r.word or "", r.ended) for r in rows] == [
         (700, 700, "facts", "forgotten", "open"),
-        (700, 800, "sums, output length", "regressed", "open"),
+        (700, 800, "sums, output length", "regressed", "open (longer answers raise no alert)"),
         (600, 700, "trivia / history", "regressed", "open"),
         (700, 700, "sums", "regressed", f"score level at step 800 {ACCEPTED}"),
         (400, 500, "trivia", "regressed", "recovered at step 1000, last worse than the baseline at step 800"),
         (300, None, "reversal", "", f"score level at step 300 {ACCEPTED}"),
     ]
+
+
+def test_a_loss_that_all_benchmarks_share_says_that_one_alert_tells_of_it() -> None:
+    (facts,) = (e for e in RUN.incidents if e.benchmark == "facts")
+    both = (facts, replace(facts, benchmark="", onset_step=800))
+    told_of_all = replace(alert(), subject=CHECKPOINT)
+    assert [row.ended for row in loss_rows(both, (), [told_of_all])] == [
+        "open",
+        "open (part of the alert for all benchmarks)",
+    ]
+    assert [row.ended for row in loss_rows(both, (), [alert()])] == ["open", "open"]
 
 
 def test_one_acceptance_that_ends_two_losses_is_no_row_of_its_own() -> None:
