@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 
-from dashboards.charts.svg import text
+from dashboards.charts.svg import escaped_text
 from tracker.domain.forgetting.types import BenchmarkLedger, LedgerRow, RunLedger
 from tracker.domain.records.display import NOTHING, one_line, score_text, signed_text, steps_text
 from tracker.domain.records.policy import Phase
@@ -148,7 +148,7 @@ def _strip(place: _Place, row: LedgerRow) -> str:
     return "".join(
         [
             f'<svg class="strip" {size} role="img" aria-labelledby="{place.ident}">',
-            f'<desc id="{place.ident}">{text(description)}</desc>',
+            f'<desc id="{place.ident}">{escaped_text(description)}</desc>',
             *_stretches(cells),
             *_borders(place.columns, place.phases),
             *_peak(row, place.columns),
@@ -164,7 +164,7 @@ def _stretches(cells: Sequence[_Cell]) -> Iterator[str]:
         path = f"M{at} 0h{len(stretch)}v1h-{len(stretch)}z"
         if kind == "none":
             path = f"M{at} .5h{len(stretch)}"
-        yield f'<path class="{kind}" d="{path}"><title>{text(_said(stretch))}</title></path>'
+        yield f'<path class="{kind}" d="{path}"><title>{escaped_text(_said(stretch))}</title></path>'
         at += len(stretch)
 
 

@@ -7,7 +7,7 @@ script. A point names its load in a tooltip; the table next to the chart contain
 from collections.abc import Callable, Iterator, Sequence
 
 from dashboards.charts.figures import Frame, ticks
-from dashboards.charts.svg import MARKERS, begin_chart, marker, number_axis, panel_title, text, value_axis
+from dashboards.charts.svg import MARKERS, begin_chart, escaped_text, marker, number_axis, panel_title, value_axis
 from eval_jobs.types import Percentiles, ProbeResult
 from tracker.domain.sweeps.board import LoadCurve, load_size_text
 
@@ -77,4 +77,4 @@ def _curve(slot: int, line: Sequence[_Point], frame: Frame) -> Iterator[str]:
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
         yield f'<path class="line s{slot % len(MARKERS)}" d="M{path}"/>'
     for (_, _, tip), (x, y) in zip(line, places, strict=True):
-        yield f"<g><title>{text(tip)}</title>{marker(slot, x, y)}</g>"
+        yield f"<g><title>{escaped_text(tip)}</title>{marker(slot, x, y)}</g>"

@@ -50,13 +50,13 @@ def begin_chart(ident: str, title: str, description: str, *, width: int, height:
     size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     return (
         f'<svg class="chart" {size} role="img" aria-labelledby="{ident}-t {ident}-d">'
-        f'<title id="{ident}-t">{text(title)}</title><desc id="{ident}-d">{text(description)}</desc>'
+        f'<title id="{ident}-t">{escaped_text(title)}</title><desc id="{ident}-d">{escaped_text(description)}</desc>'
     )
 
 
 def panel_title(title: str, *, left: float, top: float) -> str:
     """Return the title above a panel that begins at (left, top)."""
-    return f'<text class="ptitle" x="{_n(left)}" y="{_n(top - 9)}">{text(title)}</text>'
+    return f'<text class="ptitle" x="{_n(left)}" y="{_n(top - 9)}">{escaped_text(title)}</text>'
 
 
 def number_axis(frame: figures.Frame, values: Iterable[float]) -> Iterator[str]:
@@ -79,7 +79,7 @@ def marker(slot: int, x: float, y: float) -> str:
     return f'<path class="m s{_slot(slot)}" d="{_shape(MARKERS[_slot(slot)], x, y, 4)}"/>'
 
 
-def text(value: str) -> str:
+def escaped_text(value: str) -> str:
     """Return `value` cleaned, on one line and escaped for element content and attributes."""
     return escape(one_line(value))
 
@@ -160,7 +160,7 @@ def _absences(panel: figures.Panel, frame: figures.Frame) -> Iterator[str]:
     for absence in panel.absences:
         slot = "gap" if absence.slot is None else f"s{_slot(absence.slot)}"
         path = _shape("cross", frame.x(absence.step), y, 4)
-        yield f'<path class="m absent {slot}" d="{path}"><title>{text(absence.text)}</title></path>'
+        yield f'<path class="m absent {slot}" d="{path}"><title>{escaped_text(absence.text)}</title></path>'
 
 
 def _labels(panel: figures.Panel, frame: figures.Frame) -> Iterator[str]:
@@ -171,7 +171,7 @@ def _labels(panel: figures.Panel, frame: figures.Frame) -> Iterator[str]:
     for place, (_, index) in zip(places, ends, strict=True):
         line = labelled[index]
         yield _key(line, frame.right + 18, place)
-        label = text(_cut(line.label, figures.LABEL_CHARS))
+        label = escaped_text(_cut(line.label, figures.LABEL_CHARS))
         yield f'<text class="label" x="{_n(frame.right + 29)}" y="{_n(place)}" dy="4">{label}</text>'
 
 
@@ -197,10 +197,10 @@ def _phase_marks(figure: figures.Figure, places: Sequence[figures.Frame]) -> Ite
         chars = int((end - x - 8) / PHASE_CHAR_WIDTH)
         if chars >= MIN_PHASE_CHARS:
             y = first.top - 9 if x > title_end else first.top + 12
-            yield f'<text class="phase-name" x="{_n(x + 4)}" y="{_n(y)}">{text(_cut(phase.name, chars))}</text>'
+            yield f'<text class="phase-name" x="{_n(x + 4)}" y="{_n(y)}">{escaped_text(_cut(phase.name, chars))}</text>'
         elif end == first.right:  # what ended a run is at the edge: its name is before the line
             place = f'x="{_n(x - 4)}" y="{_n(first.top + 12)}" text-anchor="end"'
-            yield f'<text class="phase-name" {place}>{text(_cut(phase.name, MAX_EDGE_CHARS))}</text>'
+            yield f'<text class="phase-name" {place}>{escaped_text(_cut(phase.name, MAX_EDGE_CHARS))}</text>'
 
 
 def _step_axis(frame: figures.Frame, *, top: float) -> Iterator[str]:
@@ -242,7 +242,7 @@ def _tip(figure: figures.Figure, frame: figures.Frame, step: int, bottom: float)
     for index, (line, words) in enumerate(rows):
         y = top + 17 + LINE_HEIGHT * (index + 1)
         yield _key(line, left + 14, y - 4)
-        yield f'<text x="{_n(left + 26)}" y="{_n(y)}">{text(words)}</text>'
+        yield f'<text x="{_n(left + 26)}" y="{_n(y)}">{escaped_text(words)}</text>'
 
 
 def _values_at(figure: figures.Figure, step: int) -> Iterator[tuple[figures.Line, str]]:

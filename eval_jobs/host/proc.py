@@ -43,7 +43,7 @@ def is_visible() -> bool:
 
 def stat(pid: int) -> ProcessStat | None:
     """Return the state of process `pid`; None if there is no such process."""
-    text = text_of(pid, "stat")
+    text = process_file(pid, "stat")
     if not text:
         return None
     # The name in parentheses may itself contain spaces and parentheses: the fields start after the last one.
@@ -81,7 +81,7 @@ def every_process() -> Iterator[ProcessStat]:
             yield found
 
 
-def text_of(pid: int, name: str) -> str:
+def process_file(pid: int, name: str) -> str:
     """Return the text of /proc/PID/`name`; empty: it may not be read, or there is no such process."""
     try:
         with open(_path(pid, name), "rb") as file:  # noqa: PTH123 - see `_path`
@@ -140,7 +140,7 @@ def error_file(pid: int) -> Path | None:
 
 def is_resource_tracker(pid: int) -> bool:
     """Return whether `pid` is Python's resource tracker for shared memory, which ends by itself after its parents."""
-    return "multiprocessing.resource_tracker" in text_of(pid, "cmdline")
+    return "multiprocessing.resource_tracker" in process_file(pid, "cmdline")
 
 
 def boot_id() -> str:

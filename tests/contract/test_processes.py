@@ -301,7 +301,7 @@ def test_a_process_that_cannot_be_read_has_not_ended(tmp_path: Path, monkeypatch
     """As while this process has no descriptor left."""
     with sleeping(tmp_path) as child:
         processes, one = SystemProcesses(), ProcessId(pid=child.pid, created_s=created_s(child.pid))
-        monkeypatch.setattr("eval_jobs.host.proc.text_of", lambda *_: "")
+        monkeypatch.setattr("eval_jobs.host.proc.process_file", lambda *_: "")
         assert processes.ended([one]) == frozenset()
         assert processes.samples([one])[one].state is ProcessState.UNKNOWN
     assert processes.ended([one]) == {one}

@@ -193,9 +193,9 @@ def read_alerts(runs: ChosenRuns) -> Table:
 
 def read_log(runs: ChosenRuns) -> Table:
     """Return the table `log`."""
-    from tracker.domain.tables.recorded import events_table
+    from tracker.domain.tables.recorded import run_log_table
 
-    return TABLES["log"], events_table({one.number: one for one in runs.of_runs(runs.history.events)}.values())
+    return TABLES["log"], run_log_table({one.number: one for one in runs.of_runs(runs.history.events)}.values())
 
 
 def read_costs(runs: ChosenRuns, steps: Steps = None) -> Table:

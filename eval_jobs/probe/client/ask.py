@@ -11,7 +11,7 @@ from eval_jobs import limits
 from eval_jobs.host.bounded.json_text import parse_json
 from eval_jobs.host.bounded.replies import EVENT_BYTES, answer_bytes, redirect_problem, storable
 from eval_jobs.host.loopback import LOOPBACK
-from eval_jobs.probe.client.stream import DataLines, StreamEvent, read_event, refusal
+from eval_jobs.probe.client.stream import DataLines, StreamEvent, read_event, server_message
 from eval_jobs.probe.latency import Timeline
 
 CONNECT_TIMEOUT_S = 10.0
@@ -27,7 +27,7 @@ class RequestRefused(ValueError):
     """The endpoint responded with a status other than 200."""
 
     def __init__(self, status: int, text: str) -> None:
-        super().__init__(f"HTTP {status}: {refusal(text)[:MAX_ERROR_CHARS]}")
+        super().__init__(f"HTTP {status}: {server_message(text)[:MAX_ERROR_CHARS]}")
         self.status = status
 
 

@@ -64,7 +64,7 @@ def read_event(data: bytes) -> StreamEvent:
     )
 
 
-def refusal(text: str) -> str:
+def server_message(text: str) -> str:
     """Return the error in the body of a response other than 200, on one line."""
     try:
         body = parse_json(text)

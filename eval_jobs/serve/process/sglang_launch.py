@@ -59,6 +59,6 @@ def command(launch: Launch, spec: ServeSpec, *, python: str) -> tuple[str, ...]:
     return (*argv, "--host", HOST, "--port", str(launch.port))
 
 
-def environment(inherited: Mapping[str, str]) -> dict[str, str]:
+def sglang_environment(inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the engine's environment: what is passed on of the inherited one, and our defaults for unset variables."""
     return {**ENGINE_DEFAULTS, **passed_on(inherited, keep=HUB_TOKENS)}

@@ -91,7 +91,7 @@ def _asked(port: int, model: str, prompt: tuple[int, ...], timeout_s: float) -> 
         return read_canary(prompt, reply.body)
     if "not JSON compliant" in reply.text:  # the body would contain NaN, which JSON cannot represent
         raise canary_failed(NOT_FINITE)
-    raise rejected(reply)
+    raise canary_refused(reply)
 
 
 def max_model_len(reply: EngineReply) -> int:
@@ -104,7 +104,7 @@ def max_model_len(reply: EngineReply) -> int:
     return min(known)
 
 
-def rejected(reply: EngineReply) -> CanaryFailed:
+def canary_refused(reply: EngineReply) -> CanaryFailed:
     """Return the error for a reply that is no answer; context `is_server_error` if every request would fail so."""
     return canary_failed(reply.words, is_server_error=reply.status >= 500)
 

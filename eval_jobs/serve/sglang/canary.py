@@ -8,14 +8,14 @@ from eval_jobs.serve.resident.canary import (
     CANARY_TIMEOUT_S,
     canary_failed,
     canary_prompts,
+    canary_refused,
     checked_canary,
     max_model_len,
-    rejected,
 )
 from eval_jobs.types import Canary
 
 
-def ask_canaries(port: int, *, vocab_size: int, digest: str) -> tuple[Canary, ...]:
+def ask_sglang(port: int, *, vocab_size: int, digest: str) -> tuple[Canary, ...]:
     """Send all canaries to the engine on `port` of this machine, one after another.
 
     Versions that report a digest in each response must report `digest`, that of the checkpoint.
@@ -28,7 +28,7 @@ def ask_canaries(port: int, *, vocab_size: int, digest: str) -> tuple[Canary, ..
     return tuple(_asked(port, prompt, digest) for prompt in prompts)
 
 
-def read_canary(prompt: tuple[int, ...], body: object, digest: str) -> Canary:
+def read_reply(prompt: tuple[int, ...], body: object, digest: str) -> Canary:
     """Return the canary from one response of /generate. Pure.
 
     Raises:
@@ -53,5 +53,5 @@ def _asked(port: int, prompt: tuple[int, ...], digest: str) -> Canary:
     body = {"input_ids": list(prompt), "sampling_params": sampling, "return_logprob": True}
     reply = post_to_engine(port, "/generate", body, timeout_s=CANARY_TIMEOUT_S)
     if not reply.is_ok:
-        raise rejected(reply)
-    return read_canary(prompt, reply.body, digest)
+        raise canary_refused(reply)
+    return read_reply(prompt, reply.body, digest)

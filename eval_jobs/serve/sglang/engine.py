@@ -13,13 +13,13 @@ from eval_jobs.serve.process import lifecycle as process
 from eval_jobs.serve.process.control import ask, get, served_model_names
 from eval_jobs.serve.process.launch import Launch
 from eval_jobs.serve.process.readiness import POLL_S, wait_until_ready
-from eval_jobs.serve.process.sglang_launch import command, environment
+from eval_jobs.serve.process.sglang_launch import command, sglang_environment
 from eval_jobs.serve.resident.cold import ColdStarts
 from eval_jobs.serve.resident.engine import ResidentEngine
 from eval_jobs.serve.resident.loaded import LIFE_SIGN_TIMEOUT_S, Resident
 from eval_jobs.serve.resident.order import Order
-from eval_jobs.serve.sglang.canary import ask_canaries
-from eval_jobs.serve.sglang.swap import engine_version, load_into
+from eval_jobs.serve.sglang.canary import ask_sglang
+from eval_jobs.serve.sglang.swap import load_weights, sglang_version
 from eval_jobs.types import Canary, ServeSpec
 
 
@@ -27,7 +27,7 @@ class SglangEngine(ResidentEngine):
     """`eval_jobs.ports.Engine` for SGLang."""
 
     def __init__(self, work_dir: Path, clock: Clock) -> None:
-        super().__init__(work_dir, clock, starts=SglangStarts(work_dir, clock), load_into=load_into)
+        super().__init__(work_dir, clock, starts=SglangStarts(work_dir, clock), load_into=load_weights)
 
 
 @dataclass(kw_only=True)
@@ -51,7 +51,7 @@ class SglangResident(Resident):
             return ""
         return f"the engine failed its health check ({reply.text or f'HTTP {reply.status}'})"
 
-    def ask_canaries(self, model: str) -> tuple[Canary, ...]:
+    def ask_sglang(self, model: str) -> tuple[Canary, ...]:
         """Send the fixed prompts; () if the size of the vocabulary is not known.
 
         Raises:
@@ -62,7 +62,7 @@ class SglangResident(Resident):
         if self.model is None:
             return ()
         digest = self.newest().checkpoint.digest if self.loaded else self.launch.checkpoint.digest
-        canaries = ask_canaries(self.launch.port, vocab_size=self.model.vocab_size, digest=digest)
+        canaries = ask_sglang(self.launch.port, vocab_size=self.model.vocab_size, digest=digest)
         if canaries == self.last_canaries and digest != self.last_digest:
             raise CanaryFailed(
                 f"outputs on the fixed prompts are bit-identical to those of the weights {self.last_digest[:12]}",
@@ -77,13 +77,13 @@ class SglangStarts(ColdStarts):
 
     resident_type = SglangResident
     command = staticmethod(command)
-    engine_version = staticmethod(engine_version)
+    sglang_version = staticmethod(sglang_version)
 
     # --- private: specific to SGLang
 
     def _environment(self, order: Order) -> dict[str, str]:
         del order
-        return environment(os.environ)
+        return sglang_environment(os.environ)
 
     def _wait(self, running: process.EngineProcess, launch: Launch, spec: ServeSpec, progress: Note) -> None:
         """Wait for /health, too: it returns 503 until the first request succeeded, after the model is listed."""

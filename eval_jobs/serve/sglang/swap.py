@@ -24,7 +24,7 @@ from eval_jobs.serve.weights.digest_check import demand_pinned_weights
 from eval_jobs.types import Checkpoint
 
 
-def load_into(resident: Resident, order: Order, strategy: LoadStrategy) -> Loaded:
+def load_weights(resident: Resident, order: Order, strategy: LoadStrategy) -> Loaded:
     """Load `order` by `strategy`, `stay` or `swap`, and return it; without canaries unless it was already loaded.
 
     Raises:
@@ -61,7 +61,7 @@ def model_info(port: int) -> Mapping[str, object]:
     return {}
 
 
-def engine_version(port: int) -> str:
+def sglang_version(port: int) -> str:
     """Return the version that the engine reports, `UNKNOWN_VERSION` if it reports none."""
     for path in ("/server_info", "/get_server_info"):
         body = get(port, path, timeout_s=STEP_TIMEOUT_S).body

@@ -154,7 +154,7 @@ def _seen(process: psutil.Process, created: float) -> SeenProcess:
 def _variables(pid: int) -> dict[str, str]:
     """Return the listed variables of a process; the others are not kept."""
     found = {}
-    for entry in proc.text_of(pid, "environ").split("\0"):
+    for entry in proc.process_file(pid, "environ").split("\0"):
         name, _, value = entry.partition("=")
         if name in NAMES:
             found[name] = value
@@ -184,7 +184,7 @@ def _writes(pid: int) -> tuple[str, ...]:
 
 
 def _is_written(pid: int, descriptor: str) -> bool:
-    flags = re.search(r"^flags:\s*([0-7]+)$", proc.text_of(pid, f"fdinfo/{descriptor}"), re.MULTILINE)
+    flags = re.search(r"^flags:\s*([0-7]+)$", proc.process_file(pid, f"fdinfo/{descriptor}"), re.MULTILINE)
     return flags is not None and bool(int(flags[1], 8) & (os.O_WRONLY | os.O_RDWR))
 
 
@@ -216,5 +216,5 @@ def _moved_bytes(process: psutil.Process) -> int | None:
 
 
 def _waits_in(pid: int) -> str:
-    name = proc.text_of(pid, "wchan").strip()
+    name = proc.process_file(pid, "wchan").strip()
     return "" if name == "0" else name

@@ -1,6 +1,6 @@
 """Scalars in TensorBoard's event files, from where the last reading ended.
 
-    rows, offset = read_events(file, offset)
+    rows, offset = read_step_rows(file, offset)
 
 A record is its length (uint64), a checksum of that, the event, and a checksum of it; all little endian.
 """
@@ -27,7 +27,7 @@ _FLOATS = {1: struct.Struct("<f"), 2: struct.Struct("<d")}
 """By the number of the type in a tensor."""
 
 
-def read_events(file: BufferedReader, offset: int) -> tuple[list[StepRow], int]:
+def read_step_rows(file: BufferedReader, offset: int) -> tuple[list[StepRow], int]:
     """Return the scalars from an offset in bytes on, and the offset after the last whole record.
 
     Keys are the tags in lower case, as for all rows.
@@ -73,7 +73,7 @@ class FollowedEvents:
         self._is_history = is_history
 
     def read(self) -> ReadPart | None:
-        """Return the next scalars; None: there are none. Errors as `read_events`."""
+        """Return the next scalars; None: there are none. Errors as `read_step_rows`."""
         facts = self.path.stat()
         before = self.cursor
         if before is None or before.inode != facts.st_ino:
@@ -83,7 +83,7 @@ class FollowedEvents:
             self.cursor = before
             return None
         with open_regular(self.path) as file:
-            rows, offset = read_events(file, before.offset)
+            rows, offset = read_step_rows(file, before.offset)
         self.cursor = replace(before, offset=offset)
         if offset == before.offset:
             return None

@@ -7,7 +7,7 @@ from tracker.domain.health.episodes import Episode
 from tracker.domain.health.run_state import RunState
 from tracker.domain.health.series.kinds import NumberKind
 from tracker.domain.health.series.loss import SeriesFinding, SeriesName
-from tracker.domain.health.series_incidents import text_of
+from tracker.domain.health.series_incidents import finding_text
 from tracker.domain.records.training import IncidentEnd, Severity, TrainingIncident, TroubleClass
 
 WAIT = 3.0
@@ -68,7 +68,7 @@ def _evidence(run: RunState, episode: Episode) -> str:
     """Return how the memory grew before it was full; "" if it did not, or is not known."""
     if episode.cause.trouble.name != OOM:
         return ""
-    return next((text_of(finding) for finding in run.findings if finding.name == SeriesName.MEMORY), "")
+    return next((finding_text(finding) for finding in run.findings if finding.name == SeriesName.MEMORY), "")
 
 
 def _wait_s(run: RunState, cause: TroubleClass) -> float:

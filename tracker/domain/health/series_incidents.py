@@ -71,7 +71,7 @@ def incident_of(
         trouble=trouble,
         stream=seen.stream,
         number=0,
-        text=text_of(finding),
+        text=finding_text(finding),
         step=step,
         rank=finding.rank,
         seen_at=seen.at,
@@ -93,7 +93,7 @@ def incident_of(
     )
 
 
-def text_of(finding: SeriesFinding) -> str:
+def finding_text(finding: SeriesFinding) -> str:
     """Return what a finding shows: the number, the step and both values."""
     place = "step" if finding.is_numbered else "loss number"
     if finding.name not in _TEXTS and finding.worst is not None:

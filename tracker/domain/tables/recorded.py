@@ -222,7 +222,7 @@ def alerts_table(alerts: Iterable[Alert]) -> Rows:
     return _sorted(ALERTS, rows)
 
 
-def events_table(events: Iterable[RunEvent]) -> Rows:
+def run_log_table(events: Iterable[RunEvent]) -> Rows:
     """Return the table `log`."""
     return _sorted(LOG, [{**_fields_of(event, LOG), "run": event.run_id} for event in events])
 

@@ -15,7 +15,7 @@ def asks_likelihoods(body: Json) -> bool:
     return bool(body.get("echo"))
 
 
-def problem_of(body: Json, reply: Json) -> str:
+def unsupported_request(body: Json, reply: Json) -> str:
     """Return why a response lacks the likelihood of a token that was sent; empty if it has all."""
     expected = _tokens(body) + 1  # one is generated
     problems = (_problem(choice.get("logprobs"), expected) for choice in reply["choices"])

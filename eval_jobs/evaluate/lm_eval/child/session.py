@@ -29,7 +29,7 @@ from eval_jobs.evaluate.common.answer_check import CUT, FILTERED, check_answer
 from eval_jobs.evaluate.common.parse import Place
 from eval_jobs.evaluate.common.protocol import Message, RetryPolicy
 from eval_jobs.evaluate.lm_eval.child.answers import Answers
-from eval_jobs.evaluate.lm_eval.child.likelihoods import asks_likelihoods, problem_of
+from eval_jobs.evaluate.lm_eval.child.likelihoods import asks_likelihoods, unsupported_request
 from eval_jobs.evaluate.lm_eval.outcomes import NOWHERE, RequestOutcome, write_outcomes
 from eval_jobs.host.bounded.client import MAX_BYTES
 from eval_jobs.host.bounded.replies import token_count
@@ -165,7 +165,7 @@ class Session:
         if not asks_likelihoods(body):
             if refusal := _refusal_in(reply):
                 raise NoAnswer(refusal, may_pass=False)
-        elif problem := problem_of(body, reply):  # then no sample of the benchmark would have likelihoods
+        elif problem := unsupported_request(body, reply):  # then no sample of the benchmark would have likelihoods
             raise EvaluateError(
                 f"the server does not return log probabilities of prompt tokens: {problem}",
                 hint="use generation tasks, or an engine that returns them, such as vLLM",

@@ -28,7 +28,7 @@ UI_ADDRESS = "http://127.0.0.1:5000"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Request:
     """Arguments and options of the command."""
 
     a: str
@@ -50,8 +50,8 @@ class Asked:
 @click.option(
     "--by", type=click.Choice([*map(str, By)]), default="step", show_default=True, help="What pairs two runs."
 )
-@asked_as(Asked)
-def command(asked: Asked) -> None:
+@asked_as(Request)
+def command(asked: Request) -> None:
     """Compare checkpoint B with checkpoint A, sample by sample, or run B with run A, step by step.
 
     A and B are STEP, RUN@STEP, latest, best, best:BENCHMARK or models:/NAME@ALIAS, or both are names of runs. If a
@@ -64,7 +64,7 @@ def command(asked: Asked) -> None:
         _compare_runs(project, asked)
 
 
-def _compare_runs(project: Project, asked: Asked) -> None:
+def _compare_runs(project: Project, asked: Request) -> None:
     if asked.to_mlflow:
         raise ConfigError("--mlflow requires checkpoints, but these are runs", hint="remove --mlflow")
     min_coverage = project.config.to_policy().min_coverage
@@ -83,7 +83,7 @@ def _compare_runs(project: Project, asked: Asked) -> None:
         raise Incomparable(what, hint=f"compare two checkpoints: `tracker compare {names[0]}@best {names[1]}@best`")
 
 
-def _compare_checkpoints(project: Project, asked: Asked) -> None:
+def _compare_checkpoints(project: Project, asked: Request) -> None:
     if asked.to_mlflow and not project.config.tracking.enabled:
         what = "--mlflow requires MLflow, and tracking.enabled is false"
         raise ConfigError(what, hint="remove --mlflow, or set tracking.enabled = true")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_jobs.probe.client.stream import DataLines, StreamEvent, read_event, refusal
+from eval_jobs.probe.client.stream import DataLines, StreamEvent, read_event, server_message
 
 
 def test_a_token_event_has_choices_even_when_its_text_is_empty() -> None:
@@ -75,4 +75,4 @@ def test_events_are_the_same_however_the_bytes_arrive(texts: list[str], size: in
     ],
 )
 def test_a_refusal_says_the_servers_own_words(body: str, said: str) -> None:
-    assert refusal(body) == said
+    assert server_message(body) == said

@@ -4,9 +4,9 @@ import pytest
 
 from eval_jobs.errors import CanaryFailed, ConfigError
 from eval_jobs.serve.process.launch import Launch
-from eval_jobs.serve.process.sglang_launch import command, environment
+from eval_jobs.serve.process.sglang_launch import command, sglang_environment
 from eval_jobs.serve.resident.canary import ANSWER_TOKENS
-from eval_jobs.serve.sglang.canary import read_canary
+from eval_jobs.serve.sglang.canary import read_reply
 from eval_jobs.types import ServeSpec
 from tests.tiny_model import checkpoint_record
 
@@ -54,7 +54,7 @@ def test_what_is_decided_elsewhere_is_refused_among_the_users_arguments(args: tu
 
 
 def test_the_engine_gets_no_key_of_ours_and_looks_for_no_model_elsewhere() -> None:
-    env = environment({"PATH": "/bin", "OPENAI_API_KEY": "secret"})
+    env = sglang_environment({"PATH": "/bin", "OPENAI_API_KEY": "secret"})
     assert env["HF_HUB_OFFLINE"] == "1"
     assert env["PATH"] == "/bin"
     assert "OPENAI_API_KEY" not in env
@@ -64,7 +64,7 @@ GOOD: dict[str, object] = {"output_token_logprobs": [[-0.5, 7, None]] * ANSWER_T
 
 
 def test_a_canary_holds_tokens_and_their_probabilities() -> None:
-    canary = read_canary((1, 2), {"meta_info": GOOD}, "d")
+    canary = read_reply((1, 2), {"meta_info": GOOD}, "d")
     assert (canary.tokens, canary.logprobs) == ((7,) * ANSWER_TOKENS, (-0.5,) * ANSWER_TOKENS)
 
 
@@ -83,4 +83,4 @@ def test_a_canary_holds_tokens_and_their_probabilities() -> None:
 )
 def test_an_answer_that_proves_nothing_is_none(body: object, words: str) -> None:
     with pytest.raises(CanaryFailed, match=words):
-        read_canary((1, 2), body, "d")
+        read_reply((1, 2), body, "d")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from eval_jobs.errors import ConfigError
 from tests.requires import requires_package
-from tracker.adapters.trainer_files.event_files import MAX_RECORD_BYTES, read_events
+from tracker.adapters.trainer_files.event_files import MAX_RECORD_BYTES, read_step_rows
 from tracker.domain.health.logs.step_lines import StepRow
 
 Rows = list[tuple[int | None, dict[str, float]]]
@@ -56,7 +56,7 @@ def record(data: bytes, *, length: int | None = None) -> bytes:
 def read(path: Path, content: bytes, offset: int = 0) -> tuple[Rows, int]:
     path.write_bytes(content)
     with path.open("rb") as file:
-        rows, after = read_events(file, offset)
+        rows, after = read_step_rows(file, offset)
     return told(rows), after
 
 
@@ -118,7 +118,7 @@ def test_files_of_the_writer_of_tensorboard_are_read(tmp_path: Path) -> None:
     writer.close()
     (path,) = tmp_path.glob("events.out.tfevents.*")
     with path.open("rb") as file:
-        rows, offset = read_events(file, 0)
+        rows, offset = read_step_rows(file, 0)
     assert told(rows) == [(step, {"loss": step / 2}) for step in range(50)]
     assert offset == path.stat().st_size
 

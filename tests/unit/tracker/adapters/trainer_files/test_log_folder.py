@@ -155,7 +155,7 @@ def test_event_files_are_followed_also_in_the_folders_that_trainers_make_for_eac
 ) -> None:
     path = write(tmp_path / "runs" / "Nov22_host" / "events.out.tfevents.1.host", "")
     row = StepRow(step=10, values={"train/loss": 2.5})
-    monkeypatch.setattr(event_files, "read_events", lambda _, offset: ([row], offset + 4))
+    monkeypatch.setattr(event_files, "read_step_rows", lambda _, offset: ([row], offset + 4))
     with following(tmp_path) as log:
         assert list(log.read()) == []
         path.write_bytes(b"abcd")
@@ -166,7 +166,7 @@ def test_event_files_are_followed_also_in_the_folders_that_trainers_make_for_eac
     def missing(*_: object) -> None:
         raise ConfigError("no tensorboard", hint="install it")
 
-    monkeypatch.setattr(event_files, "read_events", missing)
+    monkeypatch.setattr(event_files, "read_step_rows", missing)
     with following(tmp_path) as log:
         for _ in range(3):
             assert list(log.read()) == []
