@@ -10,7 +10,7 @@ import logging
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -42,9 +42,18 @@ from tests.fakes.clock import FakeClock, WorkerClock
 from tests.fakes.engine import FakeEngine
 from tests.fakes.evaluator import FakeEvaluator
 from tests.fakes.prober import FakeProber
-from tests.small_world_around import Broken, Channel, Once, Sink, agent_of, print_more, replayed, without_standing
+from tests.small_world_around import (
+    Broken,
+    Channel,
+    Once,
+    QuickSource,
+    Sink,
+    agent_of,
+    print_more,
+    replayed,
+    without_standing,
+)
 from tracker.adapters.alerts.outbox_sql import AlertOutbox
-from tracker.adapters.checkpoints.folder.source import FilesystemSource
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.adapters.tracking.outbox_sql import OutboxTracking
 from tracker.app.daemon import StopRule, watch
@@ -256,30 +265,9 @@ class _Nudged(Nudged):
         """The watcher looks for itself."""
 
 
-class _QuickSource(FilesystemSource):
-    before_the_end: Callable[[], None]
-    pass_time: Callable[[float], None]
-
-    def ready(self, now: datetime) -> tuple[Checkpoint, ...]:
-        """Return at once what a loaded machine publishes in several calls: which step is one too many depends on it."""
-        found = [*super().ready(now)]
-        while self.is_behind():
-            threading.Event().wait(0.01)
-            found += super().ready(now)
-        return tuple(sorted(found, key=lambda checkpoint: checkpoint.step))
-
-    def give_up(self, now: datetime) -> None:
-        self.before_the_end()
-        super().give_up(now)
-
-    def wait(self, timeout_s: float) -> None:
-        """Let the clock run instead."""
-        self.pass_time(timeout_s)
-
-
-def _source(home: Path, queue: SqlQueue, clock: FakeClock) -> FilesystemSource:
+def _source(home: Path, queue: SqlQueue, clock: FakeClock) -> QuickSource:
     options = WatchOptions(settle_s=0.0, rescan_s=0.01, polling=True)
-    source = _QuickSource(RUN, home / "out", home / "pins", options, clock)
+    source = QuickSource(RUN, home / "out", home / "pins", options, clock)
     source.pass_time = clock.advance
     source.before_the_end = lambda: setattr(queue, "is_ending", True)
     return source

@@ -1,7 +1,9 @@
 """What lies around the small world of `tests.small_world`: a tracking store and channels that fail once, or always."""
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -9,7 +11,9 @@ from sqlalchemy import Engine
 
 from eval_jobs.errors import ChannelUnreachable, StoreError, TrackingUnreachable
 from eval_jobs.identity import content_hash
+from eval_jobs.types import Checkpoint
 from tests.fakes.clock import FakeClock
+from tracker.adapters.checkpoints.folder.source import FilesystemSource
 from tracker.app.health.follow import LogFollower
 from tracker.app.health.settings import AgentSettings
 from tracker.config.health import load_rules
@@ -99,6 +103,29 @@ LOG = "".join(
 """What the trainer prints, bit by bit."""
 GROWTH = 40
 """Bytes of it before each pass of the agent."""
+
+
+class QuickSource(FilesystemSource):
+    """Waits for nothing."""
+
+    before_the_end: Callable[[], None]
+    pass_time: Callable[[float], None]
+
+    def ready(self, now: datetime) -> tuple[Checkpoint, ...]:
+        """Return at once what a loaded machine publishes in several calls: which step is one too many depends on it."""
+        found = [*super().ready(now)]
+        while self.is_behind():
+            threading.Event().wait(0.01)
+            found += super().ready(now)
+        return tuple(sorted(found, key=lambda checkpoint: checkpoint.step))
+
+    def give_up(self, now: datetime) -> None:
+        self.before_the_end()
+        super().give_up(now)
+
+    def wait(self, timeout_s: float) -> None:
+        """Let the clock run instead."""
+        self.pass_time(timeout_s)
 
 
 def agent_of(home: Path, database: Engine, clock: FakeClock) -> LogFollower:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dashboards.views.evidence import EvidenceView, NoiseView, ProofView, onset_text, proofs_of
-from tracker.domain.alerts.rules import why_untold
+from tracker.domain.alerts.rules import reason_without_alert
 from tracker.domain.log.events import RunEvent, event_text
 from tracker.domain.overview.run import URGENCY, Overview
 from tracker.domain.records.alerts import Alert
@@ -87,7 +87,7 @@ def loss_rows(
     covered = set()
     for incident in incidents:
         place = incident.benchmark, incident.closed_step
-        rows.append(_loss(incident, by_place, why_untold(incident, alerts)))
+        rows.append(_loss(incident, by_place, reason_without_alert(incident, alerts)))
         if incident.closed_by is Closing.ACCEPTED:
             covered.add(place)
     rows += [_level(accepted) for place, accepted in by_place.items() if place not in covered]
@@ -119,7 +119,7 @@ def _proof_of_loss(verdict: Verdict) -> ProofView | None:
     return replace(proof, delta=signed_text(drop.delta), interval=change_interval_text(drop.ci_low, drop.ci_high))
 
 
-def _loss(incident: Incident, accepted: Mapping[tuple[str, int | None], Acceptance], untold: str) -> LossRow:
+def _loss(incident: Incident, accepted: Mapping[tuple[str, int | None], Acceptance], unalerted: str) -> LossRow:
     ended = _end(incident, accepted.get((incident.benchmark, incident.closed_step)))
     return LossRow(
         subject=one_line(subject_text(incident.benchmark, incident.subset, incident.measure)),
@@ -128,7 +128,7 @@ def _loss(incident: Incident, accepted: Mapping[tuple[str, int | None], Acceptan
         opened=incident.opened_step,
         lasts=incident.closed_step is None,
         took=one_line(loss_text(incident)),
-        ended=f"{ended} ({untold})" if untold else ended,
+        ended=f"{ended} ({unalerted})" if unalerted else ended,
     )
 
 

@@ -33,6 +33,7 @@ LOOPS = {
     "tracker/app/gaps.py": None,
     "tracker/app/review.py": None,
     "tracker/app/daemon.py": None,
+    "tracker/app/news.py": None,
     "tracker/app/health/follow.py": None,
     "tracker/app/health/notices.py": None,
     "eval_jobs/execute/worker/heartbeat.py": None,
@@ -80,9 +81,19 @@ OF_CORRECTIONS = (
 """Nor these: app/test_order.py and domain/verdicts/test_out_of_order.py have them."""
 OF_REJECTIONS = (
     "world.dispatcher.dispatch([alert])",
-    "state.firing ^= {alert.kind}",
+    "state.reported.kinds ^= {alert.kind}",
 )
 """Nor these: app/test_tick.py has them."""
+OF_IDLE_RUNS = (
+    "return self._rest(), True",
+    "passed, queued = self._rest(), QueueState()",
+    "self._show_progress(self._shown, QueueState())",
+    "return self._shown",
+    "news.is_busy = not is_idle",
+    "return True",
+    "return not self._asked_at <= now < self._asked_at + LOOK_S",
+)
+"""Nor these: test_idle_watch.py has them."""
 OF_FAILURES = ("continue", "if unsent < left:", "idle = 0", "left = unsent")
 """Nor these: app/test_set_aside.py and app/test_daemon.py have them."""
 OF_OTHER_LOGS = (
@@ -102,7 +113,7 @@ OF_OTHER_LOGS = (
 """Nor these: contract/test_training_health.py, app/health/test_follow.py and test_notices.py have them."""
 NOT_HERE = (
     *(*OF_OTHER_LOGS, *AFTER_A_KILL, *OF_SWEEPS, *OF_CHANGED_SETTINGS),
-    *(*OF_REJECTIONS, *OF_CORRECTIONS, *OF_FAILURES),
+    *(*OF_REJECTIONS, *OF_CORRECTIONS, *OF_FAILURES, *OF_IDLE_RUNS),
 )
 OF_STATEMENTS, BY_LOT = sized(8, 1000), sized(5, 40)
 SEED = 1

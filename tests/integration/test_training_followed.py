@@ -22,6 +22,7 @@ from tracker.adapters.mlflow.store import MlflowStore
 from tracker.adapters.tracking.outbox_sql import OutboxTracking
 from tracker.app.health.notices import TrainingMonitor
 from tracker.app.health.settings import AgentSettings
+from tracker.app.news import StoreNews
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.config.health import load_rules
 from tracker.domain.alerts.training import RunStanding
@@ -46,6 +47,7 @@ def test_a_training_that_runs_out_of_memory_is_one_alert_with_its_step_and_curve
     )
     agent = follower_of(settings, engine, clock)
     dispatcher = AlertDispatcher(alerts=FakeHistory(), records=FakeHistory(), alerting=alerting)
+    news = StoreNews(run="run", history=history)
     monitor = TrainingMonitor(
         run="run",
         history=history,
@@ -66,6 +68,7 @@ def test_a_training_that_runs_out_of_memory_is_one_alert_with_its_step_and_curve
     assert trainer.returncode == 1
     for _ in range(2):
         agent.follow()
+        monitor.note(news.take(clock.now()))
         monitor.look(clock.now())
     assert tracking.flush() == 0
     agent.log.close()

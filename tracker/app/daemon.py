@@ -13,10 +13,11 @@ from eval_jobs.errors import StoreError
 from eval_jobs.ports import Clock
 from eval_jobs.queue_types import QueueState
 from tracker.app.health.notices import TrainingMonitor
+from tracker.app.news import StoreNews
 from tracker.app.plans import renewed, withdraw_outdated
 from tracker.app.settings_change import restore
 from tracker.app.stall_monitor import stall_monitor
-from tracker.app.tick import tick
+from tracker.app.tick import advance, find, tick
 from tracker.app.world import Tick, WatchState, World
 from tracker.domain.alerts.training import RunStanding
 from tracker.domain.records.display import count_text
@@ -56,15 +57,11 @@ def watch(
     deletes the checkpoints.
     """
     stores, quiet = _Stores(), _QuietTime(stop.quiet_s)
-    monitor = stall_monitor(world.keeping.run, world.dispatcher, world.curves, world.history, world.queue.holds)
 
-    training = _training_monitor(world, state)
+    def do_pass(now: datetime) -> Tick:
+        return advance(world, state, now)
 
-    def do_pass(now: datetime) -> tuple[Tick, QueueState]:
-        passed, queued = tick(world, state, now), world.queue.state()
-        state.aside.attempt("show", "cannot show the progress", partial(show, passed, queued), None)
-        return passed, queued
-
+    passes = _Passes(world=world, state=state, show=show, do_pass=do_pass)
     has_begun = was_idle = False
     while True:
         has_ended = stop.training_ended()  # before the disk scan, which then sees everything that was saved
@@ -72,12 +69,8 @@ def watch(
         with stores.asked():
             # Before the first plans are added: they carry the current settings.
             has_begun = has_begun or _begin(world, state, started_at)
-            passed, queued = do_pass(started_at)
-            look = partial(monitor.look, passed, queued, started_at, is_training=not has_ended)
-            state.aside.attempt("stalls", "cannot look for stalls", look, None)
-            state.aside.attempt("training", "cannot report on the training", partial(training.look, started_at), None)
+            passed, is_idle = passes.do(started_at, has_ended=has_ended)
             is_quiet = has_ended and _has_no_news(passed, world.source)
-            is_idle = not (queued.waiting or queued.running or state.reasks.checkpoints)
             # A result that arrives late in a pass is reviewed by the next pass, and may lead to more plans.
             is_done = was_idle and is_idle and not (passed.skipped or passed.reports)
         was_idle = is_idle
@@ -90,8 +83,8 @@ def watch(
         world.source.wait(TICK_S)
     world.source.give_up(clock.now())
     with stores.asked():
-        training.look(clock.now(), has_ended=True)
-    _send_what_is_left(world, stores, lambda: do_pass(clock.now())[0], keep_workers)
+        passes.report_training(clock.now(), has_ended=True)
+    _send_what_is_left(world, stores, lambda: passes.tick(clock.now()), keep_workers)
 
 
 def _has_no_news(passed: Tick, source: CheckpointSource) -> bool:
@@ -114,6 +107,78 @@ def _send_what_is_left(
             left = unsent
         keep_workers()
         world.source.wait(TICK_S)
+
+
+class _Passes:
+    """The passes of one watcher: over the disk every time, over the store only if it has or awaits anything new."""
+
+    def __init__(self, *, world: World, state: WatchState, show: Show, do_pass: Callable[[datetime], Tick]) -> None:
+        run, dispatcher, history = world.keeping.run, world.dispatcher, world.history
+        self._world, self._state, self._show, self._do_pass = world, state, show, do_pass
+        self._news = StoreNews(run=run, history=history)
+        self._stalls = stall_monitor(run, dispatcher, world.curves, history, world.queue.holds)
+        self._training = _training_monitor(world, state)
+        self._shown = Tick()
+        """What the last pass over the store left."""
+
+    def do(self, now: datetime, *, has_ended: bool) -> tuple[Tick, bool]:
+        """Do one pass; return what it found, and whether nothing is left to evaluate."""
+        state, news = self._state, self._news
+        has_found = find(self._world, state, now)
+        if any((has_found, state.is_woken, has_ended)):
+            news.is_busy = True
+        if not news.is_due(now):
+            return self._rest(), True
+        state.is_woken = False
+        self._training.note(news.take(now))
+        if news.is_busy:
+            passed, queued = self._ended(self._do_pass(now))
+        else:
+            passed, queued = self._rest(), QueueState()
+        has_reported = self._report(passed, queued, now, is_training=not has_ended)
+        is_idle = not (queued.waiting or queued.running or state.reasks.checkpoints)
+        if not (has_reported or self._has_more(passed)):
+            news.is_busy = not is_idle
+        return passed, is_idle
+
+    def _report(self, passed: Tick, queued: QueueState, now: datetime, *, is_training: bool) -> bool:
+        """Look for stalls and at the training; return whether alerts or curves were queued, or it failed."""
+        attempt, look = self._state.aside.attempt, partial(self._stalls.look, passed, queued, now)
+        stalls = partial(look, is_training=is_training)
+        has_stalled = attempt("stalls", "cannot look for stalls", stalls, otherwise=True)
+        training = partial(self._training.look, now)
+        return attempt("training", "cannot report on the training", training, otherwise=True) or has_stalled
+
+    def tick(self, now: datetime) -> Tick:
+        """Do one pass over disk and store without looking for stalls."""
+        return self._ended(tick(self._world, self._state, now))[0]
+
+    def report_training(self, now: datetime, *, has_ended: bool) -> None:
+        """Report what the newest logs of the training show."""
+        self._training.note(self._news.take(now))
+        self._training.look(now, has_ended=has_ended)
+
+    def _ended(self, passed: Tick) -> tuple[Tick, QueueState]:
+        queued = self._world.queue.state()
+        self._show_progress(passed, queued)
+        self._shown = Tick(rejected=passed.rejected, set_aside=passed.set_aside)
+        return passed, queued
+
+    def _rest(self) -> Tick:
+        self._show_progress(self._shown, QueueState())
+        return self._shown
+
+    def _show_progress(self, passed: Tick, queued: QueueState) -> None:
+        self._state.aside.attempt("show", "cannot show the progress", partial(self._show, passed, queued), None)
+
+    def _has_more(self, passed: Tick) -> bool:
+        """Return whether the next pass continues what this one began, or tries again what failed."""
+        state, sweeps = self._state, self._world.sweeps
+        if any((state.found, state.reasks.taken_over, state.aside.found, self._training.is_waiting)):
+            return True
+        if sweeps is not None and sweeps.sweeps:
+            return True
+        return passed != self._shown  # what waits for MLflow or a channel, too
 
 
 class _Stores:

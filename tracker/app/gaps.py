@@ -15,11 +15,11 @@ from tracker.domain.records.types import Gap
 
 def remember_gaps(world: World, state: WatchState) -> tuple[Gap, ...]:
     """Store the gaps that the source found, send alerts for them, and return the new ones."""
-    found = [gap for gap in world.source.gaps() if gap not in state.notified]
+    found = [gap for gap in world.source.gaps() if gap not in state.reported.gaps]
     new: list[Gap] = []
     for run_id in sorted({gap.run_id for gap in found}):
         new += _remember_of_run(world, run_id, [gap for gap in found if gap.run_id == run_id])
-    state.notified.update(found)
+    state.reported.gaps.update(found)
     # Inferred ones may have been settled by an earlier process.
     existing = [gap for gap in found if not gap.is_inferred]
     state.seen.update((gap.run_id, gap.step) for gap in (*existing, *new))

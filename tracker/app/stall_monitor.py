@@ -109,8 +109,8 @@ class StallMonitor:
     known: set[str] = field(default_factory=set)
     """Runs whose firing alerts were read: an earlier process may have raised them."""
 
-    def look(self, passed: Tick, state: QueueState, now: datetime, *, is_training: bool) -> None:
-        """Record what one pass found, and send alerts for stalls that begin or end.
+    def look(self, passed: Tick, state: QueueState, now: datetime, *, is_training: bool) -> bool:
+        """Record what one pass found, and queue alerts for stalls that begin or end; return whether there are any.
 
         Raises:
             StoreError: alerts cannot be read or stored; the next pass tries again.
@@ -127,7 +127,7 @@ class StallMonitor:
         if self.dispatcher.patience.stuck_after_s:
             found += () if has_progress else self._of(AlertKind.STUCK)
             found += self.work.stuck(state, now)
-        self._dispatch(found, now, is_training=is_training)
+        return self._dispatch(found, now, is_training=is_training)
 
     def _stands_still(self, run_id: str) -> bool:
         """Return whether the training is known to have crashed or to hang: one cause is one alert."""
@@ -154,7 +154,7 @@ class StallMonitor:
     def _of(self, kind: AlertKind) -> list[Alert]:
         return [alert for alert in self.lasting.values() if alert.kind is kind]
 
-    def _dispatch(self, found: Iterable[Alert], now: datetime, *, is_training: bool) -> None:
+    def _dispatch(self, found: Iterable[Alert], now: datetime, *, is_training: bool) -> bool:
         present: dict[str, Alert] = {}
         for alert in found:
             present.setdefault(alert.fingerprint, alert)
@@ -162,6 +162,7 @@ class StallMonitor:
         ended = [over(alert, now, is_training=is_training) for key, alert in self.lasting.items() if key not in present]
         self.dispatcher.dispatch([*begun, *ended])
         self.lasting = present
+        return bool(begun or ended)
 
     def _recall(self, now: datetime) -> None:
         for run_id in {self.run, *self.runs.seen} - self.known:

@@ -25,11 +25,22 @@ SENDING_S = 0.5
 
 def tick(world: World, state: WatchState, now: datetime) -> Tick:
     """Do one pass. It may be killed at any line and run again."""
-    attempt = state.aside.attempt
-    checkpoints = attempt("ready", "cannot look for checkpoints", lambda: world.source.ready(now), ())
+    find(world, state, now)
+    return advance(world, state, now)
+
+
+def find(world: World, state: WatchState, now: datetime) -> bool:
+    """Look for checkpoints, which are pinned without the store; return whether the disk has anything new."""
+    checkpoints = state.aside.attempt("ready", "cannot look for checkpoints", lambda: world.source.ready(now), ())
     state.found.extend(checkpoints)
     state.unreported.extend(checkpoints)
     state.seen.update((checkpoint.run_id, checkpoint.step) for checkpoint in checkpoints)
+    return bool(state.found or state.unreported) or not state.reported.gaps.issuperset(world.source.gaps())
+
+
+def advance(world: World, state: WatchState, now: datetime) -> Tick:
+    """Queue what was found, review what was evaluated, and send what waits. It may be killed at any line, too."""
+    attempt = state.aside.attempt
     state.demand_lead(now)
     attempt("log", "cannot store the log of the run", lambda: world.log_found(state.unreported, now), None)
     plan_found(world, state, now)
@@ -67,12 +78,12 @@ def tick(world: World, state: WatchState, now: datetime) -> Tick:
 
 def report_lasting(world: World, state: WatchState, alerts: Iterable[Alert]) -> None:
     """Send the alerts whose cause begins or ends."""
-    if state.firing is None:
-        state.firing = {alert.kind for alert in world.dispatcher.alerts.open_alerts(world.keeping.run)}
+    if state.reported.kinds is None:
+        state.reported.kinds = {alert.kind for alert in world.dispatcher.alerts.open_alerts(world.keeping.run)}
     for alert in alerts:
-        if (alert.kind in state.firing) != (alert.state is AlertState.FIRING):
+        if (alert.kind in state.reported.kinds) != (alert.state is AlertState.FIRING):
             world.dispatcher.dispatch([alert])
-            state.firing ^= {alert.kind}
+            state.reported.kinds ^= {alert.kind}
 
 
 def review_finished(

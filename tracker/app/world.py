@@ -106,6 +106,16 @@ class Reasks:
 
 
 @dataclass(kw_only=True)
+class Reported:
+    """What lasts and is reported once."""
+
+    gaps: set[Gap] = field(default_factory=set)
+    """Those that are stored and alerted: a source returns all its gaps at every pass."""
+    kinds: set[AlertKind] | None = None
+    """Of alerts of the run itself that are firing; None: not read yet."""
+
+
+@dataclass(kw_only=True)
 class WatchState:
     """What this process has seen so far. A restart begins with an empty state and reaches the same results."""
 
@@ -125,27 +135,27 @@ class WatchState:
     """First planned checkpoint of each run; a restarted source again returns the lowest step first."""
     schedules: dict[str, ScreeningSchedule] = field(default_factory=dict)
     """Screening schedule of each run; empty without screening."""
-    notified: set[Gap] = field(default_factory=set)
-    """Gaps that are stored and alerted: a source returns all its gaps at every pass."""
+    reported: Reported = field(default_factory=Reported)
+    """What was stored and alerted."""
     seen: set[tuple[str, int]] = field(default_factory=set)
     """Run and step of every checkpoint that was found or judged, or that is a gap."""
     aside: SetAside = field(default_factory=lambda: SetAside(log))
     """What fails because of a bug, which must not end the watching of a run that lasts days."""
-    firing: set[AlertKind] | None = None
-    """Kinds of alerts of the run itself that are firing; None: not read yet."""
+    is_woken: bool = False
+    """Whether a worker or the agent of this machine has written something since the last look at the store."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tick:
     """What one pass found and concluded, for display."""
 
-    checkpoints: tuple[Checkpoint, ...]
-    gaps: tuple[Gap, ...]
+    checkpoints: tuple[Checkpoint, ...] = ()
+    gaps: tuple[Gap, ...] = ()
     branches: tuple[Checkpoint, ...] = ()
     """Those of `checkpoints` with which training began again from an earlier step."""
-    skipped: tuple[Gap, ...]
+    skipped: tuple[Gap, ...] = ()
     """Checkpoints that were not evaluated because too many newer ones were waiting."""
-    reports: tuple[Report, ...]
+    reports: tuple[Report, ...] = ()
     changes: tuple[RunEvent, ...] = ()
     """Verdicts that became other ones because earlier checkpoints were evaluated."""
     calibrations: tuple[Calibration, ...] = ()
@@ -153,7 +163,7 @@ class Tick:
     """Sweep runs that began, ended or were skipped."""
     swept: int = 0
     """Number of sweep results that were stored."""
-    unsent: int
+    unsent: int = 0
     """Results that still wait for MLflow."""
     rejected: int = 0
     """Results that MLflow rejected; they do not wait."""

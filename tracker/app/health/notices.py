@@ -1,15 +1,15 @@
 """What the logs of a training show -> alerts and curves: the watcher's side of training health.
 
-training = TrainingMonitor(run="run", history=history, tracking=tracking, dispatcher=dispatcher)
-training.look(state.newest, now)    # at every pass; it may be killed at any line and run again
+training = TrainingMonitor(run="run", history=history, tracking=tracking, dispatcher=dispatcher, standing=standing)
+training.note(news.take(now))
+training.look(now)    # it may be killed at any line and run again
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from eval_jobs.records.changes import ChangeKind
-from eval_jobs.records.run_scope import is_of
+from eval_jobs.records.changes import Change, ChangeKind
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.domain.alerts.training import (
     RunStanding,
@@ -38,8 +38,8 @@ class TrainingMonitor:
     dispatcher: AlertDispatcher
     standing: Callable[[str], RunStanding]
     """Returns where a run stands."""
-    _seen: str | None = None
-    """Position of the changes that were looked at; None: everything is new."""
+    _has_begun: bool = False
+    """Whether the runs that earlier processes followed are known."""
     _waiting: set[str] = field(default_factory=set)
     """Runs with an incident that is new, or that is reported after a while, if it lasts."""
     _points: set[str] = field(default_factory=set)
@@ -48,35 +48,38 @@ class TrainingMonitor:
     """By run id: the points that were queued."""
     _points_at: datetime | None = None
 
-    def look(self, now: datetime, *, has_ended: bool = False) -> None:
-        """Report what is new; once the training `has_ended`, nothing waits for steps that might follow.
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether something is reported later although nothing else changes."""
+        return bool(self._waiting or self._points)
 
-        Raises:
-            StoreError: it cannot be read or stored; the next call tries again.
-        """
-        self._note_changes()
-        for run_id in sorted(self._waiting):
-            self._report(run_id, now, has_ended=has_ended)
-        if self._points_at is None or not now - POINTS_S <= self._points_at <= now:
-            self._queue_points(now)
-            self._points_at = now
-
-    def _note_changes(self) -> None:
-        if self._seen is None:
-            position = self.history.position()
-            runs = {one.run_id for one in self.history.progress(self.run)}
-            self._waiting |= runs
-            self._points |= runs
-            self._seen = position  # last: if reading fails, the next look begins again
-            return
-        self._seen, changes = self.history.changes(self._seen)
+    def note(self, changes: Iterable[Change]) -> None:
+        """Note what changed in the run."""
         for change in changes:
-            if not is_of(change.run_id, self.run):
-                continue
             if change.kind is ChangeKind.TRAINING:
                 self._waiting.add(change.run_id)
             elif change.kind is ChangeKind.CURVES:
                 self._points.add(change.run_id)
+
+    def look(self, now: datetime, *, has_ended: bool = False) -> bool:
+        """Queue what is new, and return whether anything was; after the training `has_ended`, no steps may follow.
+
+        Raises:
+            StoreError: it cannot be read or stored; the next call tries again.
+        """
+        if not self._has_begun:
+            runs = {one.run_id for one in self.history.progress(self.run)}
+            self._waiting |= runs
+            self._points |= runs
+            self._has_begun = True  # last: if reading fails, the next look begins again
+        waiting = sorted(self._waiting)
+        for run_id in waiting:
+            self._report(run_id, now, has_ended=has_ended)
+        if not self._points or (self._points_at is not None and now - POINTS_S <= self._points_at <= now):
+            return bool(waiting)
+        self._queue_points(now)
+        self._points_at = now
+        return True
 
     def _report(self, run_id: str, now: datetime, *, has_ended: bool) -> None:
         incidents = [one for one in self.history.training_incidents(run_id) if one.run_id == run_id]

@@ -74,14 +74,16 @@ def alert_of_acceptance(incident: Incident, acceptance: Acceptance) -> Alert:
     )
 
 
-def why_untold(incident: Incident, open_alerts: Iterable[Alert]) -> str:
+def reason_without_alert(incident: Incident, open_alerts: Iterable[Alert]) -> str:
     """Return why an open loss has no alert of its own; "" for one that has, or is over."""
     if incident.closed_step is not None:
         return ""
     if incident.measure is Measure.OUTPUT_LENGTH:
         return "longer answers raise no alert"
-    told = [alert for alert in open_alerts if alert.kind is AlertKind.LOSS]
-    if _fingerprint_of(incident) not in {alert.fingerprint for alert in told} and _shares_alert(incident, told):
+    of_losses = [alert for alert in open_alerts if alert.kind is AlertKind.LOSS]
+    if _fingerprint_of(incident) in {alert.fingerprint for alert in of_losses}:
+        return ""
+    if incident.benchmark and CHECKPOINT in {alert.subject for alert in of_losses}:
         return "part of the alert for all benchmarks"
     return ""
 
@@ -166,10 +168,6 @@ def _needs_attention(incident: Incident, together: Verdict | None, *, is_firing:
         return False  # longer answers are shown, but only the score tells whether they are worse
     # A loss that all benchmarks have together is one alert; one that was sent before must still become right.
     return is_firing or not _is_covered(incident, together)
-
-
-def _shares_alert(incident: Incident, told: Sequence[Alert]) -> bool:
-    return incident.benchmark != "" and any(alert.subject == CHECKPOINT for alert in told)
 
 
 def _is_shown(incident: Incident) -> bool:

@@ -194,11 +194,11 @@ _HEADLINES: dict[AlertKind, tuple[str, str]] = {
     AlertKind.UNFIT: ("{subject} is too noisy", "{subject} is no longer flagged as too noisy"),
     AlertKind.UNSENT: ("results rejected by MLflow", "no result rejected by MLflow any more"),
     AlertKind.BUG: ("unexpected error", "no unexpected error any more"),
-    AlertKind.CRASH: ("training crashed: {name}", "over: {name}"),
-    AlertKind.HANG: ("training hangs: {name}", "over: {name}"),
-    AlertKind.DIVERGED: ("training diverged: {name}", "over: {name}"),
-    AlertKind.FAULT: ("fault while training: {name}", "over: {name}"),
-    AlertKind.ANOMALY: ("training is unusual: {name}", "over: {name}"),
+    AlertKind.CRASH: ("training crashed: {name}", "resolved: {name}"),
+    AlertKind.HANG: ("training hangs: {name}", "resolved: {name}"),
+    AlertKind.DIVERGED: ("training diverged: {name}", "resolved: {name}"),
+    AlertKind.FAULT: ("fault while training: {name}", "resolved: {name}"),
+    AlertKind.ANOMALY: ("training is unusual: {name}", "resolved: {name}"),
     AlertKind.TEST: ("test alert, no action needed", "test alert resolved"),
 }
 

@@ -171,22 +171,37 @@ def explained(hypothesis: Hypothesis, incident: Incident) -> Incident:
 def baseline_rows(hypothesis: Hypothesis, incident: Incident, found: Sequence[Evidence] = ()) -> IntArray:
     """Return the rows of the checkpoints that a loss is compared with, as in `Drop.baseline_steps`.
 
-    `found` are the tests that show a new loss.
+    `found` are the tests that show a new loss. A checkpoint before the onset that is evaluated later replaces those of
+    a known one if its level is near theirs.
     """
+    rows = hypothesis.track.rows
+    before = rows[[hypothesis.steps[row] < incident.onset_step for row in rows]]
+    base = _tested_rows(hypothesis, incident, found, before)
+    if incident.drop is not None and (incident.drop.is_pinned or not base.size):
+        return base
+    if not base.size or _is_near(hypothesis, incident, before, base):
+        return before[-1:]
+    return base
+
+
+def _tested_rows(hypothesis: Hypothesis, incident: Incident, found: Sequence[Evidence], before: IntArray) -> IntArray:
+    """Return the rows that the loss is known to be compared with, or that the tests of a new one compare it with."""
     if incident.drop is not None:
         return _rows_of(hypothesis, incident.drop)
-    means, rows = hypothesis.track.scores.means, hypothesis.track.rows
-    before = rows[[hypothesis.steps[row] < incident.onset_step for row in rows]]
     if not found:
         return before[-1:]
     tested = strongest_of(found).blocks
-    base = tested.base if tested.baseline is Baseline.PINNED else np.intersect1d(tested.base, before)
-    if not base.size:
-        return before[-1:]
-    level, lost = means[base].mean(), means[lost_rows(hypothesis, incident)].mean()
-    if before.size and means[before[-1]] >= level - (level - lost) * _NEAR:
-        return before[-1:]
-    return base
+    return tested.base if tested.baseline is Baseline.PINNED else np.intersect1d(tested.base, before)
+
+
+def _is_near(hypothesis: Hypothesis, incident: Incident, before: IntArray, base: IntArray) -> bool:
+    """Return whether the last checkpoint before a loss is near its baseline, by what was lost at its alarm."""
+    means = hypothesis.track.scores.means
+    lost = [row for row in lost_rows(hypothesis, incident) if hypothesis.steps[row] <= incident.opened_step]
+    if not before.size or not lost:
+        return False
+    level = means[base].mean()
+    return bool(means[before[-1]] >= level - (level - means[lost].mean()) * _NEAR)
 
 
 def _rows_of(hypothesis: Hypothesis, drop: Drop) -> IntArray:

@@ -25,11 +25,11 @@ def test_every_loss_says_when_it_began_where_it_was_found_and_how_it_ended() -> 
     ]
 
 
-def test_a_loss_that_all_benchmarks_share_says_that_one_alert_tells_of_it() -> None:
+def test_a_loss_that_all_benchmarks_share_names_their_alert() -> None:
     (facts,) = (e for e in RUN.incidents if e.benchmark == "facts")
     both = (facts, replace(facts, benchmark="", onset_step=800))
-    told_of_all = replace(alert(), subject=CHECKPOINT)
-    assert [row.ended for row in loss_rows(both, (), [told_of_all])] == [
+    of_all = replace(alert(), subject=CHECKPOINT)
+    assert [row.ended for row in loss_rows(both, (), [of_all])] == [
         "open",
         "open (part of the alert for all benchmarks)",
     ]

@@ -176,7 +176,6 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay, shown:
     stand_by(lead, run.name, output_dir=canonical(run.output_dir), clock=clock, show=show_leader)
     project, workers = session.project, session.launcher
     world = replace(project.world(), wake_workers=workers.nudge, curves=session.curves)
-    session.wake = world.source.wake
     if not session.must_be_ready:  # else the training has ended
         world.tracking.follow()
     display.welcome(project.config, world.measurement)
@@ -185,6 +184,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay, shown:
     display.evaluation_s = _evaluation_s(world, run.name)
     gate = _gate(session, project, shown)
     state = WatchState(is_held=gate.is_held, demand_lead=partial(demand_lead, lead), opening=session.log.opening())
+    session.wake = partial(_wake, state, world)
     try:
         watch(
             world,
@@ -207,6 +207,11 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay, shown:
         session.seen |= state.seen
         world.close()
     return session.project is project
+
+
+def _wake(state: WatchState, world: World) -> None:
+    state.is_woken = True
+    world.source.wake()
 
 
 def _gate(session: _Session, project: Project, shown: Collection[Finding]) -> ReadyGate:

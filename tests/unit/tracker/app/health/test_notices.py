@@ -11,6 +11,7 @@ from tests.fakes.tracking import FakeTracking
 from tests.fakes.training_log import FakeTrainingLog
 from tracker.app.health.follow import LogFollower, Reading
 from tracker.app.health.notices import POINTS_S, TrainingMonitor
+from tracker.app.news import StoreNews
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.config.health import load_rules
 from tracker.domain.alerts.training import RunStanding
@@ -35,6 +36,7 @@ class Watched:
 
     def start(self) -> None:
         dispatcher = AlertDispatcher(alerts=self.history, records=self.history, alerting=self.alerting)
+        self.news = StoreNews(run="run", history=self.history)
         self.monitor = TrainingMonitor(
             run="run",
             history=self.history,
@@ -51,6 +53,7 @@ class Watched:
         self.clock.advance(after_s)
         self.agent.follow()
         before = len(self.alerting.alerts)
+        self.monitor.note(self.news.take(self.clock.now()))
         self.monitor.look(self.clock.now())
         return [(alert.kind, alert.state) for alert in self.alerting.alerts[before:]]
 
