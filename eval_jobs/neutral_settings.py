@@ -6,7 +6,7 @@
 Every other setting counts, also an argument of `serve.args` that is not listed here.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eval_jobs.types import EvalPlan
@@ -133,14 +133,14 @@ def split_arguments(arguments: Sequence[str]) -> tuple[tuple[str, ...], Mapping[
     return tuple(counting), neutral
 
 
-def neutral_values(plan: EvalPlan) -> Mapping[str, object]:
-    """Return the settings of a plan that cannot change a score, by name."""
+def neutral_values(plan: EvalPlan, benchmarks: Collection[str]) -> Mapping[str, object]:
+    """Return the settings of a plan and some of its benchmarks that cannot change a score, by name."""
     _, arguments = split_arguments(plan.serve.args)
     values: dict[str, object] = {f"serve.args --{name}": value for name, value in arguments.items()}
     for name in (name for group in NEUTRAL for name in group.settings):
         owner, _, field = name.partition(".")
         if owner == "benchmark":
-            values[name] = {benchmark.name: benchmark.data for benchmark in plan.suite.benchmarks}
+            values[name] = {one.name: one.data for one in plan.suite.benchmarks if one.name in benchmarks}
         else:
             values[name] = getattr(plan.serve if owner == "serve" else plan.suite, field)
     return values

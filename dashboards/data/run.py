@@ -22,6 +22,7 @@ from tracker.domain.records.training import Severity, TrainingIncident
 from tracker.domain.records.types import CurvePoint, Gap, Report
 from tracker.domain.scores.pairing import neutral_differences
 from tracker.domain.scores.run_scores import RunScores
+from tracker.domain.scores.series_changes import SeriesChange
 from tracker.domain.sweeps.board import Board
 from tracker.domain.tracking.disruptions import disruptions_of
 
@@ -40,6 +41,8 @@ class Conclusions:
     """The best checkpoints, the overall one first."""
     log: tuple[RunEvent, ...] = ()
     """The newest events."""
+    changes: tuple[SeriesChange, ...] = ()
+    """Changes of settings."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -74,7 +74,9 @@ def _own(record: EvalRecord, report: Report, whole: EvalRecord, sources: Sources
         run_id=report.run_id,
         records=(record,),
         scores=RunScores(run_id=report.run_id, series={}),
-        conclusions=Conclusions(reports=(report,), incidents=report.incidents),
+        conclusions=Conclusions(
+            reports=(report,), incidents=report.incidents, changes=sources.history.series_changes(report.run_id)
+        ),
         texts={record.plan.id: whole},
         repetitions=newest_repetitions((record,), calibrations, min_effect=min_effect),
         made_at=now,

@@ -196,6 +196,7 @@ def _conclusions(run_id: str, sources: Sources, champions: tuple[Champion, ...])
         alerts=history.open_alerts(run_id),
         champions=champions,
         log=history.events(run_id, last=200),
+        changes=history.series_changes(run_id),
     )
 
 

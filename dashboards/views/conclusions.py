@@ -1,19 +1,20 @@
 """Verdicts on a page: evidence for the newest ones, findings besides the scores, incidents. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from dashboards.data.run import Conclusions
 from dashboards.views.evidence import EvidenceView, NoiseView, ProofView, onset_text, proofs_of
 from tracker.domain.alerts.rules import reason_without_alert
 from tracker.domain.log.events import RunEvent, event_text
 from tracker.domain.overview.run import URGENCY, Overview
-from tracker.domain.records.alerts import Alert
 from tracker.domain.records.display import change_interval_text, count_text, one_line, signed_text
-from tracker.domain.records.loss_text import end_text, loss_text
+from tracker.domain.records.loss_text import end_text, loss_subject, loss_text
 from tracker.domain.records.losses import Acceptance, Closing, Incident
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.subjects import subject_text
 from tracker.domain.records.types import Verdict, VerdictWord
+from tracker.domain.scores.series_changes import series_numbers
 from tracker.domain.scores.suspicion import word_of_loss
 
 
@@ -78,16 +79,16 @@ def finding_rows(view: Overview) -> tuple[FindingRow, ...]:
     return tuple(_finding(name, found) for name, found in ranked)
 
 
-def loss_rows(
-    incidents: Iterable[Incident], acceptances: Iterable[Acceptance], alerts: Sequence[Alert] = ()
-) -> tuple[LossRow, ...]:
-    """Return every incident and every accepted level of a run, open incidents first. `alerts` are open."""
-    by_place: dict[tuple[str, int | None], Acceptance] = {(a.benchmark, a.step): a for a in acceptances}
+def loss_rows(known: Conclusions) -> tuple[LossRow, ...]:
+    """Return every incident and every accepted level of a run, open incidents first."""
+    by_place: dict[tuple[str, int | None], Acceptance] = {(a.benchmark, a.step): a for a in known.acceptances}
+    series = series_numbers(known.changes)
     rows: list[LossRow] = []
     covered = set()
-    for incident in incidents:
+    for incident in known.incidents:
         place = incident.benchmark, incident.closed_step
-        rows.append(_loss(incident, by_place, reason_without_alert(incident, alerts)))
+        row = _loss(incident, by_place, reason_without_alert(incident, known.alerts))
+        rows.append(replace(row, subject=one_line(loss_subject(incident, series))))
         if incident.closed_by is Closing.ACCEPTED:
             covered.add(place)
     rows += [_level(accepted) for place, accepted in by_place.items() if place not in covered]

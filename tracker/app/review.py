@@ -1,7 +1,7 @@
 """Turns a record into verdicts: stores it, compares it with the run so far, publishes it and sends alerts."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -18,17 +18,16 @@ from tracker.domain.overview.costs import with_cost_so_far
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.display import ONCE
 from tracker.domain.records.loss_text import open_losses
-from tracker.domain.records.losses import Incident
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.tracking import IncidentKind
 from tracker.domain.records.types import Report
 from tracker.domain.scores.changed_settings import changes_at, numbers_of
 from tracker.domain.scores.known import content_of
 from tracker.domain.scores.series import series_key, series_keys
+from tracker.domain.scores.series_changes import series_numbers
 from tracker.domain.tracking.disruptions import disruptions_of
 from tracker.domain.verdicts import out_of_order
 from tracker.domain.verdicts.context import RunContext
-from tracker.domain.verdicts.incidents import is_of_series
 from tracker.domain.verdicts.judge import judge
 from tracker.domain.verdicts.rewind import left_behind, scores_of_newest
 from tracker.domain.verdicts.screening import is_rest
@@ -99,7 +98,7 @@ def publish_standing(world: World, record: EvalRecord, run_context: RunContext, 
     scores = scores_of_newest(world.history.scores(checkpoint.run_id), branches)
     incidents = world.history.incidents(checkpoint.run_id)
     champions = champions_of(scores, incidents, min_coverage=world.policy.min_coverage)
-    losses = open_losses(incidents)
+    losses = open_losses(incidents, series_numbers(run_context.changes))
     world.dispatcher.dispatch(tuple(ended_alerts(incidents, world.history.open_alerts(checkpoint.run_id), now)))
     world.tracking.publish_incidents(checkpoint.run_id, losses, record.finished_at, IncidentKind.LOSS)
     world.tracking.publish_champions(checkpoint, champions)
@@ -133,7 +132,8 @@ def rejudge(
         return found
 
     reports = judged_again(run_context)
-    corrected = out_of_order.withdrawn(_of_series(run_context.incidents, known[-1][0]), reports)
+    settings = [_settings_of(one) for one, _ in known]
+    corrected = out_of_order.withdrawn(run_context.incidents, reports, settings)
     if corrected:
         incidents = out_of_order.with_corrected(run_context.incidents, corrected)
         reports = judged_again(replace(run_context, incidents=incidents))
@@ -146,17 +146,8 @@ def rejudge(
     return tuple(changes)
 
 
-def _of_series(incidents: Iterable[Incident], record: EvalRecord) -> list[Incident]:
-    """Return the losses that a record can show: of its benchmarks, with its settings."""
-    settings = {key.benchmark: key.settings for key in series_keys(record.plan, record.outcomes)}
-    found = []
-    for incident in incidents:
-        names = set(incident.benchmarks) or {incident.benchmark}
-        if names.isdisjoint(settings):
-            continue  # it is not asked any more
-        if is_of_series(incident, settings):
-            found.append(incident)
-    return found
+def _settings_of(record: EvalRecord) -> Mapping[str, str]:
+    return {key.benchmark: key.settings for key in series_keys(record.plan, record.outcomes)}
 
 
 def _renew(

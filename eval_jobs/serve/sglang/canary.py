@@ -32,7 +32,7 @@ def read_reply(prompt: tuple[int, ...], body: object, digest: str) -> Canary:
     """Return the canary from one response of /generate. Pure.
 
     Raises:
-        CanaryFailed: as in `ask_canaries`.
+        CanaryFailed: as in `ask_sglang`.
     """
     if not isinstance(body, Mapping):
         raise canary_failed("a response lacks tokens or log probabilities")

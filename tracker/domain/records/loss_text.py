@@ -4,7 +4,7 @@ loss_text(incident)     # 0.940 at step 600 -> 0.000 since step 700; 79 of 100 s
 end_text(incident)      # recovered at step 900, last worse than the baseline at step 700
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tracker.domain.records.display import names_text, score_text, steps_text
 from tracker.domain.records.losses import Closing, Drop, Incident, Measure
@@ -17,12 +17,26 @@ MEASURES = {
 }
 
 
-def open_losses(incidents: Iterable[Incident]) -> tuple[str, ...]:
+Series = Mapping[tuple[str, ...], int]
+"""Number of each series, by suite, benchmark and settings."""
+
+
+def loss_subject(incident: Incident, series: Series) -> str:
+    """Return what was lost; `sums, series 2` if it was found with other settings than the first."""
+    subject = subject_text(incident.benchmark, incident.subset, incident.measure)
+    if not incident.benchmark:
+        return subject
+    number = series.get((incident.suite, incident.benchmark, *incident.series), 1)
+    if number == 1:
+        return subject
+    return f"{subject}, series {number}"
+
+
+def open_losses(incidents: Iterable[Incident], series: Series) -> tuple[str, ...]:
     """Return one line for each open loss, the newest first."""
     is_open = [one for one in incidents if one.closed_step is None]
     ordered = sorted(is_open, key=lambda one: (-one.onset_step, one.benchmark, one.subset, one.measure))
-    subjects = [subject_text(one.benchmark, one.subset, one.measure) for one in ordered]
-    return tuple(f"{subject}: {loss_text(one)}" for subject, one in zip(subjects, ordered, strict=True))
+    return tuple(f"{loss_subject(one, series)}: {loss_text(one)}" for one in ordered)
 
 
 def loss_text(incident: Incident) -> str:

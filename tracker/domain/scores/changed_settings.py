@@ -7,7 +7,7 @@ from eval_jobs.types import EvalPlan, EvalRecord
 from tracker.domain.records.reasons import Difference
 from tracker.domain.scores.pairing import differences_of
 from tracker.domain.scores.series import SeriesKey, series_keys
-from tracker.domain.scores.series_changes import SeriesChange
+from tracker.domain.scores.series_changes import SeriesChange, series_numbers
 
 
 def changes_at(
@@ -23,7 +23,7 @@ def changes_at(
 
 def numbers_of(record: EvalRecord, changes: Iterable[SeriesChange]) -> Mapping[str, int]:
     """Return the number of the series of each benchmark of a record."""
-    known = {(one.suite, one.benchmark, one.settings): one.number for one in changes}
+    known = series_numbers(changes)
     keys = series_keys(record.plan, record.outcomes)
     return {key.benchmark: known.get((key.suite, key.benchmark, key.settings), 1) for key in keys}
 

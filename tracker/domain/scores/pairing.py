@@ -116,7 +116,8 @@ def all_differences(candidate: EvalPlan, baseline: EvalPlan, benchmark: str) -> 
 
 def neutral_differences(candidate: EvalPlan, baseline: EvalPlan) -> tuple[Difference, ...]:
     """Return every setting that differs and cannot change a score: an information, the results are comparable."""
-    found = _differences(neutral_values(candidate), neutral_values(baseline))
+    common = {one.name for one in candidate.suite.benchmarks} & {one.name for one in baseline.suite.benchmarks}
+    found = _differences(neutral_values(candidate, common), neutral_values(baseline, common))
     return tuple(Difference(setting=one.setting) if one.setting in _NOT_SHOWN else one for one in found)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tracker.domain.records.display import names_text, one_line
+from tracker.domain.records.loss_text import Series
 from tracker.domain.records.reasons import Difference
 
 
@@ -27,6 +28,11 @@ class SeriesChange:
     """From the settings before; empty for the first series."""
     is_new: bool = True
     """Whether the series begins; else it continues."""
+
+
+def series_numbers(changes: Iterable[SeriesChange]) -> Series:
+    """Return the number of each series that a run has or had."""
+    return {(one.suite, one.benchmark, one.settings): one.number for one in changes}
 
 
 def change_lines(changes: Iterable[SeriesChange]) -> Iterator[str]:

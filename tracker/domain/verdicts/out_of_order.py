@@ -6,7 +6,7 @@ replaces the one test that every checkpoint of the run has, so `policy.alpha` is
 Those in between get the verdicts that they would have had, and send no alert.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from eval_jobs.types import EvalRecord
@@ -14,6 +14,7 @@ from tracker.domain.records.branches import branches_of
 from tracker.domain.records.losses import Closing, Incident
 from tracker.domain.records.types import WORSE, Report, VerdictWord
 from tracker.domain.regression.blocks import BLOCK
+from tracker.domain.verdicts.incidents import is_of_series
 
 NEAREST = BLOCK
 """Number of later checkpoints whose recent baseline contains the late one; further on, the peak changes little."""
@@ -47,11 +48,13 @@ def rejudged(before: Report, after: Report) -> Report:
     return replace(after, verdicts=verdicts, latency=before.latency)
 
 
-def withdrawn(incidents: Iterable[Incident], reports: Sequence[Report]) -> tuple[Incident, ...]:
+def withdrawn(
+    incidents: Iterable[Incident], reports: Sequence[Report], settings: Sequence[Mapping[str, str]]
+) -> tuple[Incident, ...]:
     """Return the open losses that no recomputed verdict since their alarm shows any more, ended as CORRECTED.
 
-    `reports` are those of `overtaken_by`, recomputed, by step. A loss is only withdrawn if they include every
-    checkpoint since its alarm.
+    `reports` are those of `overtaken_by`, recomputed, by step, and `settings` of each the series by benchmark. A loss
+    is only withdrawn by verdicts of its series, and if they include every checkpoint since its alarm.
     """
     found = []
     present = {incident.key: incident for report in reports for incident in report.incidents}
@@ -59,17 +62,35 @@ def withdrawn(incidents: Iterable[Incident], reports: Sequence[Report]) -> tuple
         incident = present.get(stored.key, stored)
         # One that ended so at the newest checkpoint ends so again: a kill may have come before its alert ended.
         is_ended_here = incident.closed_by is Closing.CORRECTED and incident.closed_step == reports[-1].step
-        if (incident.closed_step is None or is_ended_here) and _is_withdrawn(incident, reports):
+        if (incident.closed_step is None or is_ended_here) and _is_withdrawn(incident, reports, settings):
             found.append(replace(incident, closed_step=reports[-1].step, closed_by=Closing.CORRECTED))
     return tuple(found)
 
 
-def _is_withdrawn(incident: Incident, reports: Sequence[Report]) -> bool:
-    since = [report for report in reports if report.step >= incident.opened_step]
+def _is_withdrawn(incident: Incident, reports: Sequence[Report], settings: Sequence[Mapping[str, str]]) -> bool:
+    since = _since_alarm(incident, reports, settings)
     is_whole = len(reports) <= NEAREST or len(since) == 1
     if not is_whole or not since or since[0].step != incident.opened_step:
         return False
     return not any(_shows(report, incident) for report in since)
+
+
+def _since_alarm(incident: Incident, reports: Sequence[Report], settings: Sequence[Mapping[str, str]]) -> list[Report]:
+    """Return the reports on checkpoints with the settings of the loss, from its alarm on."""
+    found: list[Report] = []
+    for report, own in zip(reports, settings, strict=True):
+        if report.step < incident.opened_step:
+            continue
+        if _can_show(incident, own):
+            found.append(report)
+    return found
+
+
+def _can_show(incident: Incident, settings: Mapping[str, str]) -> bool:
+    names = set(incident.benchmarks) or {incident.benchmark}
+    if names.isdisjoint(settings):
+        return False  # it is not asked any more
+    return is_of_series(incident, settings)
 
 
 def with_corrected(incidents: Iterable[Incident], corrected: Sequence[Incident]) -> tuple[Incident, ...]:

@@ -1,20 +1,31 @@
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 
-from dashboards.views.conclusions import finding_rows, loss_rows
+from dashboards.data.run import Conclusions
+from dashboards.views.conclusions import LossRow, finding_rows, loss_rows
 from tests.alerts import alert
 from tests.judged_run import judged_run
 from tests.records import forgetting_run
 from tracker.domain.alerts.rules import CHECKPOINT
 from tracker.domain.overview.run import overview
-from tracker.domain.records.losses import Closing
+from tracker.domain.records.alerts import Alert
+from tracker.domain.records.losses import Acceptance, Closing, Incident
+from tracker.domain.scores.series_changes import SeriesChange
 
 RUN = judged_run()
 ACCEPTED = "accepted on 2026-03-15: the data mix changed on purpose"
 
 
+def rows_of(
+    incidents: Iterable[Incident], acceptances: Iterable[Acceptance] = (), alerts: Iterable[Alert] = ()
+) -> tuple[LossRow, ...]:
+    known = Conclusions(reports=(), incidents=tuple(incidents), acceptances=tuple(acceptances), alerts=tuple(alerts))
+    return loss_rows(known)
+
+
 def test_every_loss_says_when_it_began_where_it_was_found_and_how_it_ended() -> None:
-    rows = loss_rows(RUN.incidents, RUN.acceptances)
+    rows = rows_of(RUN.incidents, RUN.acceptances)
     assert [(r.onset, r.opened, r.subject, r.word or "", r.ended) for r in rows] == [
         (700, 700, "facts", "forgotten", "open"),
         (700, 800, "sums, output length", "regressed", "open (longer answers raise no alert)"),
@@ -29,16 +40,32 @@ def test_a_loss_that_all_benchmarks_share_names_their_alert() -> None:
     (facts,) = (e for e in RUN.incidents if e.benchmark == "facts")
     both = (facts, replace(facts, benchmark="", onset_step=800))
     of_all = replace(alert(), subject=CHECKPOINT)
-    assert [row.ended for row in loss_rows(both, (), [of_all])] == [
+    assert [row.ended for row in rows_of(both, (), [of_all])] == [
         "open",
         "open (part of the alert for all benchmarks)",
     ]
-    assert [row.ended for row in loss_rows(both, (), [alert()])] == ["open", "open"]
+    assert [row.ended for row in rows_of(both, (), [alert()])] == ["open", "open"]
+
+
+def test_a_loss_that_was_found_with_other_settings_names_its_series() -> None:
+    (facts,) = (e for e in RUN.incidents if e.benchmark == "facts")
+    change = SeriesChange(
+        run_id=facts.run_id,
+        suite=facts.suite,
+        benchmark="facts",
+        at=RUN.reports[0].created_at,
+        step=700,
+        number=2,
+        settings="other",
+    )
+    both = (facts, replace(facts, opened_step=800, series=("other",)))
+    rows = loss_rows(Conclusions(reports=(), incidents=both, changes=(change,)))
+    assert [row.subject for row in rows] == ["facts", "facts, series 2"]
 
 
 def test_one_acceptance_that_ends_two_losses_is_no_row_of_its_own() -> None:
     (sums,) = (e for e in RUN.incidents if e.closed_by is Closing.ACCEPTED)
-    rows = loss_rows((sums, replace(sums, subset="easy")), RUN.acceptances[:1])
+    rows = rows_of((sums, replace(sums, subset="easy")), RUN.acceptances[:1])
     assert [(r.subject, r.ended[:22]) for r in rows] == [
         ("sums", "score level at step 80"),
         ("sums / easy", "score level at step 80"),
@@ -46,12 +73,12 @@ def test_one_acceptance_that_ends_two_losses_is_no_row_of_its_own() -> None:
 
 
 def test_a_loss_whose_acceptance_is_not_at_hand_still_says_how_it_ended() -> None:
-    rows = loss_rows([e for e in RUN.incidents if e.closed_by is Closing.ACCEPTED], ())
+    rows = rows_of([e for e in RUN.incidents if e.closed_by is Closing.ACCEPTED], ())
     assert [r.ended for r in rows] == ["accepted at step 800"]
 
 
 def test_a_reason_can_neither_break_lines_nor_control_a_display() -> None:
-    rows = loss_rows((), [replace(RUN.acceptances[0], reason="on\npurpose\x1b[2J")])
+    rows = rows_of((), [replace(RUN.acceptances[0], reason="on\npurpose\x1b[2J")])
     assert rows[0].ended.endswith(": on purpose\ufffd[2J")
 
 

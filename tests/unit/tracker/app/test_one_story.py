@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from dashboards.data.run import Conclusions
 from dashboards.views.conclusions import loss_rows
 from eval_jobs.types import EvalRecord, Suite
 from tests.deep import sized
@@ -25,7 +26,7 @@ from tracker.domain.best.choice import champions_of
 from tracker.domain.compare.view import RunNoise, compare_parts
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.records.alerts import Alert
-from tracker.domain.records.loss_text import loss_text, open_losses
+from tracker.domain.records.loss_text import Series, loss_text, open_losses
 from tracker.domain.records.losses import Acceptance, Closing, Drop, Incident, Measure
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.reason_text import reason_text
@@ -33,6 +34,7 @@ from tracker.domain.records.reasons import Compared
 from tracker.domain.records.types import WORSE, Report, Verdict
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import series_keys
+from tracker.domain.scores.series_changes import series_numbers
 from tracker.domain.tables.recorded import losses_table
 from tracker.domain.tracking.batch import tracking_batch
 
@@ -134,6 +136,9 @@ class Told:
                 accept(replace(self.fakes.world(), policy=POLICY), acceptance)
                 return
 
+    def series(self) -> Series:
+        return series_numbers(self.fakes.history.series_changes(RUN))
+
     def open_losses(self) -> list[Incident]:
         return [one for one in self.fakes.history.incidents(RUN) if one.closed_step is None]
 
@@ -156,6 +161,15 @@ ONE_ONSET_WITH_TWO_SETTINGS = Course(
 )
 
 
+LATE_WITH_OTHER_SETTINGS = Course(
+    levels={"b0": (0.3, 0.3, 0.3, 0.0, 0.0, 0.0, 0.0)},
+    late=(0,) * 7,
+    longer=(False,) * 7,
+    again=(0, 1, 2, 4, 3),
+    seed=0,
+)
+
+
 @pytest.mark.slow
 @settings(
     max_examples=sized(25, 1000),
@@ -165,6 +179,7 @@ ONE_ONSET_WITH_TWO_SETTINGS = Course(
 )
 @example(EARLIER_AND_TOGETHER)
 @example(ONE_ONSET_WITH_TWO_SETTINGS)
+@example(LATE_WITH_OTHER_SETTINGS)
 @given(courses())
 def test_every_reader_has_the_same_numbers_about_a_loss(course: Course) -> None:
     told = Told(course)
@@ -173,7 +188,9 @@ def test_every_reader_has_the_same_numbers_about_a_loss(course: Course) -> None:
         for incident in told.open_losses():
             check_loss(told, incident)
         told.fakes.tracking.flush()
-        assert next(reversed(told.fakes.tracking.losses), ()) == open_losses(told.open_losses()), "MLflow"
+        assert next(reversed(told.fakes.tracking.losses), ()) == open_losses(told.open_losses(), told.series()), (
+            "MLflow"
+        )
         check_accepted(told)
 
 
@@ -215,7 +232,7 @@ def check_loss(told: Told, incident: Incident) -> None:
         assert reason_text(verdict).startswith(loss_text(incident)), "words of the history"
     elif isinstance(verdict.reason, Compared):
         assert reason_text(verdict).endswith(f"the loss is open: {loss_text(incident)}"), "words of the history"
-    (row,) = [row for row in loss_rows([incident], ()) if row.lasts]
+    (row,) = [row for row in loss_rows(Conclusions(reports=(), incidents=(incident,))) if row.lasts]
     assert (row.onset, row.took) == (incident.onset_step, loss_text(incident)), "report"
     check_table(incident, drop)
     check_ledger(told, incident, drop)

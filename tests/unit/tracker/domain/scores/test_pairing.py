@@ -73,6 +73,7 @@ def test_what_differs_without_effect_is_named_without_passwords() -> None:
         "concurrency (requests in flight) is 64, was 8",
     ]
     assert neutral_differences(before, before) == ()
+    assert neutral_differences(plan_of(2, suite_of(["sums", "facts"], data="/a"), serve=before.serve), before) == ()
 
 
 def test_nothing_planned_has_nothing_in_common() -> None:

@@ -87,15 +87,19 @@ def test_a_loss_that_no_verdict_shows_ends_as_corrected_and_after_a_kill_once_mo
         opened_step=700,
         onset_step=700,
         opened_digest="of it",
+        series=("its settings",),
     )
-    (corrected,) = withdrawn([loss], [report])
+    own = [{"facts": "its settings"}]
+    (corrected,) = withdrawn([loss], [report], own)
     assert (corrected.closed_by, corrected.closed_step) == (Closing.CORRECTED, 700)
-    assert withdrawn([corrected], [report]) == (corrected,)
+    assert withdrawn([corrected], [report], own) == (corrected,)
     assert with_corrected([loss, replace(loss, opened_step=600)], [corrected])[0] == corrected
     shown = replace(report, incidents=(loss,), verdicts=(_verdict(VerdictWord.REGRESSED, 700),))
-    assert withdrawn([loss], [shown]) == ()
-    assert withdrawn([loss], [replace(shown, verdicts=(_verdict(VerdictWord.REGRESSED, 400),))]) != ()
-    assert withdrawn([replace(loss, opened_step=600)], [report]) == ()
+    assert withdrawn([loss], [shown], own) == ()
+    assert withdrawn([loss], [replace(shown, verdicts=(_verdict(VerdictWord.REGRESSED, 400),))], own) != ()
+    assert withdrawn([replace(loss, opened_step=600)], [report], own) == ()
+    assert withdrawn([loss], [report], [{"facts": "other settings"}]) == ()
+    assert withdrawn([loss], [report], [{"sums": "its settings"}]) == ()
 
 
 def _verdict(word: VerdictWord, lost_since: int) -> Verdict:
