@@ -51,7 +51,7 @@ class SglangResident(Resident):
             return ""
         return f"the engine failed its health check ({reply.text or f'HTTP {reply.status}'})"
 
-    def ask_sglang(self, model: str) -> tuple[Canary, ...]:
+    def ask_canaries(self, model: str) -> tuple[Canary, ...]:
         """Send the fixed prompts; () if the size of the vocabulary is not known.
 
         Raises:
@@ -77,7 +77,7 @@ class SglangStarts(ColdStarts):
 
     resident_type = SglangResident
     command = staticmethod(command)
-    sglang_version = staticmethod(sglang_version)
+    engine_version = staticmethod(sglang_version)
 
     # --- private: specific to SGLang
 

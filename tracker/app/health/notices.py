@@ -75,7 +75,8 @@ class TrainingMonitor:
         waiting = sorted(self._waiting)
         for run_id in waiting:
             self._report(run_id, now, has_ended=has_ended)
-        if not self._points or (self._points_at is not None and now - POINTS_S <= self._points_at <= now):
+        is_due = self._points_at is None or not now - POINTS_S <= self._points_at <= now
+        if not self._points or not (is_due or has_ended):
             return bool(waiting)
         self._queue_points(now)
         self._points_at = now
