@@ -175,6 +175,9 @@ class OutboxTracking:
     def flush(self, wait_s: float = FLUSH_S) -> int:
         """Send what is queued, oldest first, within `FLUSH_BUDGET_S`; see `ports.Tracking`."""
         if self._sending is None:
+            # MLflow imports it in the thread: while it is half imported, statements of other threads fail.
+            import sqlalchemy.orm  # noqa: F401
+
             # A store may take minutes for one item. There is never a second thread: it would write twice.
             self._sending = in_thread("sending to MLflow", self._send_due)
         if wait([self._sending], timeout=wait_s).done:
