@@ -29,7 +29,10 @@ TAKEN = AcceptanceRule(
     hints=(
         ("sign not match", Target.look_at_secret),
         ("timestamp", Target.look_at_secret),
-        ("keyword", say("set the robot's keyword to `step`, which is in every title, or use a signature instead")),
+        (
+            "keyword",
+            say("set the robot's keyword to the name of the run, which is in every title, or use a signature instead"),
+        ),
         ("whitelist", say("add this machine's IP address to the robot's allowlist")),
         ("310000", Target.look_at_secret),
         ("token", Target.look_at_url),

@@ -21,7 +21,10 @@ TAKEN = AcceptanceRule(
     hints=(
         ("19021", Target.look_at_secret),
         ("sign", Target.look_at_secret),
-        ("19024", say("set the bot's keyword to `step`, which is in every title, or use a signature instead")),
+        (
+            "19024",
+            say("set the bot's keyword to the name of the run, which is in every title, or use a signature instead"),
+        ),
         ("19022", say("add this machine's IP address to the bot's allowlist")),
         ("19001", Target.look_at_url),
         ("19007", say("enable the bot in the group's settings")),

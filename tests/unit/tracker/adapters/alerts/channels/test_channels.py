@@ -123,7 +123,7 @@ def test_dingtalk_is_sent_few_enough_a_minute_that_its_robot_is_never_closed(tmp
 
 
 BODIES = [
-    (ChannelKind.DINGTALK, '{"errcode":310000,"errmsg":"keywords not in content"}', ChannelRefused, "step"),
+    (ChannelKind.DINGTALK, '{"errcode":310000,"errmsg":"keywords not in content"}', ChannelRefused, "name of the run"),
     (
         ChannelKind.DINGTALK,
         '{"errcode":310000,"errmsg":"ip 1.2.3.4 not in whitelist"}',
@@ -155,7 +155,7 @@ BODIES = [
     (ChannelKind.FEISHU, '{"code":19007,"msg":"Bot Not Enabled"}', ChannelRefused, "enable the bot"),
     (ChannelKind.FEISHU, '{"code":19022,"msg":"Ip Not Allowed"}', ChannelRefused, "this machine's IP address"),
     (ChannelKind.FEISHU, '{"code":0,"StatusCode":19021,"StatusMessage":"sign"}', ChannelRefused, "secret"),
-    (ChannelKind.LARK, '{"StatusCode":19024,"StatusMessage":"Key Words Not Found"}', ChannelRefused, "step"),
+    (ChannelKind.LARK, '{"StatusCode":19024,"StatusMessage":"Key Words Not Found"}', ChannelRefused, "name of the run"),
 ]
 
 
