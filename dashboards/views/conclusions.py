@@ -1,6 +1,6 @@
 """Verdicts on a page: evidence for the newest ones, findings besides the scores, incidents. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dashboards.data.run import Conclusions
@@ -87,8 +87,8 @@ def loss_rows(known: Conclusions) -> tuple[LossRow, ...]:
     covered = set()
     for incident in known.incidents:
         place = incident.benchmark, incident.closed_step
-        row = _loss(incident, by_place, reason_without_alert(incident, known.alerts))
-        rows.append(replace(row, subject=one_line(loss_subject(incident, series))))
+        status = _status(incident, by_place.get(place), reason_without_alert(incident, known.alerts))
+        rows.append(_loss(incident, one_line(loss_subject(incident, series)), status))
         if incident.closed_by is Closing.ACCEPTED:
             covered.add(place)
     rows += [_level(accepted) for place, accepted in by_place.items() if place not in covered]
@@ -120,20 +120,22 @@ def _proof_of_loss(verdict: Verdict) -> ProofView | None:
     return replace(proof, delta=signed_text(drop.delta), interval=change_interval_text(drop.ci_low, drop.ci_high))
 
 
-def _loss(incident: Incident, accepted: Mapping[tuple[str, int | None], Acceptance], unalerted: str) -> LossRow:
-    ended = _end(incident, accepted.get((incident.benchmark, incident.closed_step)))
+def _loss(incident: Incident, subject: str, status: str) -> LossRow:
     return LossRow(
-        subject=one_line(subject_text(incident.benchmark, incident.subset, incident.measure)),
+        subject=subject,
         word=word_of_loss(incident),
         onset=incident.onset_step,
         opened=incident.opened_step,
         lasts=incident.closed_step is None,
         took=one_line(loss_text(incident)),
-        ended=f"{ended} ({unalerted})" if unalerted else ended,
+        ended=status,
     )
 
 
-def _end(incident: Incident, acceptance: Acceptance | None) -> str:
+def _status(incident: Incident, acceptance: Acceptance | None, unalerted: str) -> str:
+    """Return how a loss ended, or that it is open and why it has no alert."""
+    if unalerted:
+        return f"{end_text(incident)} ({unalerted})"
     if incident.closed_by is Closing.ACCEPTED and acceptance is not None:
         return _accepted(acceptance)
     return end_text(incident)
