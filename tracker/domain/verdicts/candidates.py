@@ -40,7 +40,9 @@ class Candidate:
     """Step of every row of `matrix`."""
     open_incident: Incident | None
     newest: bool
-    """Whether no later checkpoint of this branch of the run is known."""
+    """Whether no later checkpoint of this branch of the run is known, nor newer settings: it opens incidents."""
+    is_last_of_series: bool
+    """Whether none with these settings is known: it changes and ends their incidents."""
     repetition: Repetition | None = None
     """Noise of the score by repeated evaluation alone; None: unknown."""
 
@@ -212,6 +214,7 @@ def _candidate(context: JudgingContext, series: BenchmarkSeries, measure: Measur
         steps=steps,
         open_incident=open_incident,
         newest=_is_newest(context, series),
+        is_last_of_series=_is_last(context, [series]),
         repetition=repetition,
     )
 
@@ -292,17 +295,18 @@ def _whole(series: BenchmarkSeries, rows: IntArray) -> IntArray:
 
 
 def _is_newest(context: JudgingContext, series: BenchmarkSeries) -> bool:
-    """Return whether the candidate is on the newest branch, and no later checkpoint can open or end an incident.
-
-    One with settings that were changed since does neither, whenever it arrives.
-    """
+    """Return whether no later checkpoint can open or end an incident, and the settings were not changed since."""
     name = series.key.benchmark
-    same: Sequence[BenchmarkSeries] = (series,)
     settings = context.newest_settings(name)
-    if context.is_left or settings not in {None, context.series.get(name)}:
-        return False
     if settings is None:
-        same = context.scores.of(name, series.key.suite)
+        return _is_last(context, context.scores.of(name, series.key.suite))
+    return settings == context.series.get(name) and _is_last(context, [series])
+
+
+def _is_last(context: JudgingContext, same: Iterable[BenchmarkSeries]) -> bool:
+    """Return whether the candidate is on the newest branch, and is the last checkpoint of all in `same`."""
+    if context.is_left:
+        return False
     for one in same:
         # A screened one cannot: the whole benchmark of this checkpoint may have been evaluated because of it.
         rows = one.whole_rows(context.policy.min_coverage)

@@ -27,7 +27,7 @@ from tracker.domain.verdicts.context import JudgingContext
 from tracker.domain.verdicts.decision import Decision, comparable, decide
 from tracker.domain.verdicts.evidence import verdict_of
 from tracker.domain.verdicts.hypothesis import Hypothesis, losses
-from tracker.domain.verdicts.incidents import counting, explained, open_of
+from tracker.domain.verdicts.incidents import counting, explained, open_of, subject_of
 
 _FOUND = (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN, VerdictWord.RECOVERED, VerdictWord.TRANSIENT)
 
@@ -88,7 +88,8 @@ def _explained(candidate: Candidate, hypothesis: Hypothesis, decision: Decision)
 def judged_of(context: JudgingContext, decision: Decision, hypothesis: Hypothesis, candidate: Candidate) -> Judged:
     """Return the verdict of a decision; only the newest checkpoint changes an incident, and what it took.
 
-    A new loss where a dip is expected is SUSPECT, and opens none.
+    That of earlier settings changes theirs, and opens none. A new loss where a dip is expected is SUSPECT, and opens
+    none.
     """
     dip, change = context.dips.expected_after, decision.change
     is_new = change is not None and change.opened_step == hypothesis.step
@@ -100,9 +101,15 @@ def judged_of(context: JudgingContext, decision: Decision, hypothesis: Hypothesi
         return Judged(verdict=verdict)
     verdict = verdict_of(decision, hypothesis, candidate)
     change = change or decision.loss
-    if change is None or not candidate.newest:
+    if change is None or not _may_change(context, candidate, change):
         return Judged(verdict=verdict)
     return Judged(verdict=verdict, change=replace(change, drop=verdict.drop))
+
+
+def _may_change(context: JudgingContext, candidate: Candidate, change: Incident) -> bool:
+    if candidate.newest or not candidate.is_last_of_series:
+        return candidate.newest
+    return (subject_of(change), change.opened_step) in {(subject_of(e), e.opened_step) for e in context.own_incidents}
 
 
 def _of_behaviour(

@@ -168,6 +168,15 @@ LATE_WITH_OTHER_SETTINGS = Course(
     again=(0, 1, 2, 4, 3),
     seed=0,
 )
+ACCEPTED_WHILE_ASKED_AGAIN = Course(
+    levels={"b0": (0.0,) * 4 + (0.6,) * 4 + (0.0,) * 2, "b1": (0.0,) * 2 + (0.6,) * 4 + (0.0,) * 4},
+    late=(0,) * 10,
+    longer=(False,) * 10,
+    accepted=(10,),
+    again=(0,),
+    seed=0,
+)
+"""An accepted level changes the noise, and so the interval of the loss of another benchmark with earlier settings."""
 
 
 @pytest.mark.slow
@@ -180,6 +189,7 @@ LATE_WITH_OTHER_SETTINGS = Course(
 @example(EARLIER_AND_TOGETHER)
 @example(ONE_ONSET_WITH_TWO_SETTINGS)
 @example(LATE_WITH_OTHER_SETTINGS)
+@example(ACCEPTED_WHILE_ASKED_AGAIN)
 @given(courses())
 def test_every_reader_has_the_same_numbers_about_a_loss(course: Course) -> None:
     told = Told(course)
