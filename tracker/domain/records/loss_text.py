@@ -88,6 +88,7 @@ _ENDS = {
     Closing.SUPERSEDED: "discarded when training restarted from a step before {step}",
     Closing.EXPLAINED: "explained at step {step}: the score improved",
     Closing.CORRECTED: "corrected: with the checkpoints evaluated since, nothing was lost",
+    Closing.REMEASURED: "measured with changed settings since step {step}",
 }
 
 

@@ -30,6 +30,9 @@ class Closing(StrEnum):
     """Answers are longer, or more of them are truncated, and the score improved: that is no loss."""
     CORRECTED = "corrected"
     """With earlier checkpoints that were evaluated later, no verdict shows it any more."""
+    REMEASURED = "remeasured"
+    """The settings changed: a checkpoint from before it and the newest one were evaluated with the new ones, which show
+    whether the loss lasts. It is open again if the settings change back."""
 
 
 @dataclass(frozen=True, kw_only=True)

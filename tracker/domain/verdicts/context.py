@@ -6,7 +6,7 @@ from functools import cached_property
 
 from eval_jobs.types import EvalRecord
 from tracker.domain.records.calibration import Calibration
-from tracker.domain.records.losses import Acceptance, Incident
+from tracker.domain.records.losses import Acceptance, Closing, Incident
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.reasons import Disruption
 from tracker.domain.regression.budget import SCORE_SHARE, SUITE_SHARE
@@ -16,7 +16,7 @@ from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import series_keys
 from tracker.domain.scores.series_changes import SeriesChange
 from tracker.domain.verdicts.hypothesis import Subject
-from tracker.domain.verdicts.incidents import incidents_at, is_of_series, subject_of
+from tracker.domain.verdicts.incidents import incidents_at, is_of_series, reopened, subject_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +131,8 @@ class JudgingContext:
     @property
     def own_incidents(self) -> tuple[Incident, ...]:
         """The incidents with the candidate's settings: results with others neither show nor end a loss."""
-        return tuple(e for e in self.run_context.incidents if is_of_series(e, self.series))
+        own = (e for e in self.run_context.incidents if is_of_series(e, self.series))
+        return tuple(reopened(e) if e.closed_by is Closing.REMEASURED else e for e in own)
 
     def incidents_of(self, subject: Subject) -> tuple[Incident, ...]:
         """Return `own_incidents` of `subject` as of just before the candidate, and those that end there."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tracker.domain.records.losses import Incident, Measure
+from tracker.domain.records.losses import Closing, Incident, Measure
 from tracker.domain.records.reasons import Compared
 from tracker.domain.records.types import Verdict, VerdictWord
 from tracker.domain.regression.budget import ONE_SIZE
@@ -27,7 +27,7 @@ from tracker.domain.verdicts.context import JudgingContext
 from tracker.domain.verdicts.decision import Decision, comparable, decide
 from tracker.domain.verdicts.evidence import verdict_of
 from tracker.domain.verdicts.hypothesis import Hypothesis, losses
-from tracker.domain.verdicts.incidents import counting, explained, open_of, subject_of
+from tracker.domain.verdicts.incidents import counting, explained, is_of_series, open_of, subject_of
 
 _FOUND = (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN, VerdictWord.RECOVERED, VerdictWord.TRANSIENT)
 
@@ -109,7 +109,9 @@ def judged_of(context: JudgingContext, decision: Decision, hypothesis: Hypothesi
 def _may_change(context: JudgingContext, candidate: Candidate, change: Incident) -> bool:
     if candidate.newest or not candidate.is_last_of_series:
         return candidate.newest
-    return (subject_of(change), change.opened_step) in {(subject_of(e), e.opened_step) for e in context.own_incidents}
+    stored = (e for e in context.run_context.incidents if e.closed_by is not Closing.REMEASURED)
+    own = {(subject_of(e), e.opened_step) for e in stored if is_of_series(e, context.series)}
+    return (subject_of(change), change.opened_step) in own
 
 
 def _of_behaviour(

@@ -37,7 +37,7 @@ from tracker.domain.verdicts.incidents import subject_of
 from tracker.domain.verdicts.rewind import branches_known, context_of, rewound
 from tracker.domain.verdicts.screening import sum_of_known
 from tracker.domain.verdicts.suite import Alone, are_newest, judge_end, judge_suite, word_of_ended_loss
-from tracker.domain.verdicts.tested import Tested, TestedSuite, tested_at
+from tracker.domain.verdicts.tested import Tested, TestedSuite, remeasured, tested_at
 
 
 def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy: Policy, *, now: datetime) -> Report:
@@ -59,6 +59,7 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
         judged.append(_of_part(known, candidates.get(outcome.benchmark), outcome))
     besides, others = findings_besides(context, learned, _improved(judged))
     found = [*_of_suite(context, suite, judged), *besides]
+    others = (*others, *remeasured(context, tested))
     changed = [*others, *(one.change for one in (*judged, *found) if one.change is not None)]
     changes = [_with_series(context, change) for change in changed]
     also = _also_changed(context, changes) if are_newest(suite.parts) else ()

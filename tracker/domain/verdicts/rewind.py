@@ -62,7 +62,7 @@ def left_behind(record: EvalRecord, run_context: RunContext) -> tuple[Checkpoint
     return tuple({(c.step, c.digest): c for c in known if branches.left_by(c) is not None}.values())
 
 
-_SHOWN_BY_CHECKPOINT = frozenset({Closing.RECOVERED, Closing.TRANSIENT, Closing.EXPLAINED})
+_SHOWN_BY_CHECKPOINT = frozenset({Closing.RECOVERED, Closing.TRANSIENT, Closing.EXPLAINED, Closing.REMEASURED})
 
 _End = tuple[str, Checkpoint | None]
 """Digest of a checkpoint, and the checkpoint that left it behind; None: it is on the newest branch."""

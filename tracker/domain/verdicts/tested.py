@@ -1,15 +1,16 @@
 """The tests of one checkpoint: of each benchmark, and what all of them together are tested on. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tracker.domain.records.losses import Incident, Measure
+from tracker.domain.records.losses import Closing, Incident, Measure
 from tracker.domain.regression.detector import Evidence, jitter_of
 from tracker.domain.verdicts.aggregate_judge import JudgedAggregates, judge_aggregates
 from tracker.domain.verdicts.candidates import Candidate, candidates_of, chance_of, hypothesis_of
 from tracker.domain.verdicts.context import JudgingContext
 from tracker.domain.verdicts.decision import ChanceLevel, chance_level_of, comparable
 from tracker.domain.verdicts.hypothesis import Hypothesis
+from tracker.domain.verdicts.incidents import is_of_series
 from tracker.domain.verdicts.suite import Part, endings_of, is_over, open_loss
 
 
@@ -47,6 +48,37 @@ def tested_at(context: JudgingContext) -> tuple[JudgingContext, dict[str, Tested
                 return trial, tested, suite
     tested, suite = _tested_on(context, known)
     return context, tested, suite
+
+
+def remeasured(context: JudgingContext, tested: Mapping[str, Tested]) -> Iterator[Incident]:
+    """Yield the open losses of other settings, ended: those of the candidate show themselves whether they last."""
+    for incident in context.run_context.incidents:
+        if incident.closed_step is None and _is_shown(context, tested, incident):
+            end = replace(incident, closed_step=context.step, closed_by=Closing.REMEASURED)
+            yield replace(end, closed_digest=context.digest)
+
+
+def _is_shown(context: JudgingContext, tested: Mapping[str, Tested], incident: Incident) -> bool:
+    """Return whether the newest checkpoint, with other settings, is compared with one from before a loss."""
+    if incident.suite != context.suite.suite or is_of_series(incident, context.series):
+        return False
+    known = False
+    for name in incident.benchmarks or (incident.benchmark,):
+        if name in tested:
+            known = True
+            if not _covers(context, tested[name], incident.onset_step):
+                return False
+    return known
+
+
+def _covers(context: JudgingContext, one: Tested, onset_step: int) -> bool:
+    candidate = one.candidate
+    if not one.evidence or not candidate.newest or candidate.left_out:
+        return False
+    for series in context.scores.of(candidate.subject.benchmark, candidate.subject.suite):
+        if series.steps[-1] > context.step:
+            return False
+    return candidate.steps[int(candidate.track.rows[0])] < onset_step
 
 
 def _tested_on(context: JudgingContext, known: Incident | None) -> tuple[dict[str, Tested], TestedSuite]:

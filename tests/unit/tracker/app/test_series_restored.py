@@ -16,7 +16,7 @@ from tests.unit.tracker.domain.making import record_of, suite_of
 from tracker.app.commands.accept import accept
 from tracker.app.review import review
 from tracker.app.settings_change import restore
-from tracker.domain.records.losses import Acceptance, Incident
+from tracker.domain.records.losses import Acceptance, Closing, Incident
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.reasons import NothingEarlier
 from tracker.domain.records.types import VerdictWord
@@ -57,11 +57,12 @@ def test_settings_that_come_back_restore_verdicts_losses_and_alerts(tmp_path: Pa
     run.watch(LONG, wait_s=0.0)
     assert run.asked == {(step, "sums"): QUESTIONS for step in STEPS[:7]}
     assert run.words("sums")[700] is VerdictWord.INCONCLUSIVE
-    assert opened(run) == loss, "a result with other settings shows neither a loss nor its end"
+    (ended,) = run.history.incidents(RUN)
+    assert (ended.closed_step, ended.closed_by) == (700, Closing.REMEASURED)
+    assert run.fakes.alerting.alerts[-1].message == "sums: measured with changed settings since step 700"
     assert list(change_lines(run.history.series_changes(RUN))) == CHANGES[:1]
     published = run.fakes.tracking.series
     assert list(published.values())[-7:] == [{"sums": 2, "facts": 1}] * 7
-    told = len(run.fakes.alerting.alerts)
     run.watch(SHORT, wait_s=0.0)
     assert not run.asked
     assert {step: report.verdicts for step, report in run.reports().items()} == {
@@ -70,13 +71,13 @@ def test_settings_that_come_back_restore_verdicts_losses_and_alerts(tmp_path: Pa
     assert list(change_lines(run.history.series_changes(RUN))) == CHANGES
     assert list(published.values())[-7:] == [{"sums": 1, "facts": 1}] * 7
     assert opened(run) == loss
-    assert len(run.fakes.alerting.alerts) == told
+    assert [alert.state for alert in run.fakes.alerting.alerts] == ["firing", "resolved", "firing"]
     for one in (run, other):
         one.save(800)
         one.watch(SHORT)
         assert [e.opened_step for e in opened(one)] == [600]
     assert run.reports()[800].verdicts == other.reports()[800].verdicts
-    assert [alert.step for alert in run.history.open_alerts(RUN)] == [600]
+    assert [alert.step for alert in run.history.open_alerts(RUN)] == [700]
 
 
 def test_a_checkpoint_that_was_only_measured_otherwise_is_asked_when_the_settings_come_back(tmp_path: Path) -> None:
@@ -122,7 +123,7 @@ def test_an_acceptance_ends_no_loss_of_other_settings(tmp_path: Path) -> None:
     )
     accept(run.world(LONG), level)
     run.fakes.clock.advance(1.0)
-    assert [e.opened_step for e in opened(run)] == [600]
+    assert [e.closed_by for e in run.history.incidents(RUN)] == [Closing.REMEASURED]
     assert run.reports()[700].verdicts[0].reason == NothingEarlier(accepted_step=700)
     run.watch(SHORT, wait_s=0.0)
     assert run.words("sums")[700] is VerdictWord.REGRESSED
@@ -180,6 +181,9 @@ class Reviewed:
         world = replace(self.fakes.world(), policy=Policy(planned_checkpoints=20))
         review(world, record, NOW + timedelta(minutes=self.minute))
 
+    def open_alerts(self) -> list[str]:
+        return [alert.fingerprint for alert in self.fakes.history.open_alerts("run")]
+
     def verdicts(self) -> dict[int, list[tuple[str, VerdictWord]]]:
         newest = {report.step: report for report in self.fakes.history.reports("run")}
         return {step: [(v.benchmark, v.word) for v in (*r.verdicts, *r.findings)] for step, r in newest.items()}
@@ -208,3 +212,26 @@ def test_a_result_that_arrives_after_its_settings_were_changed_back_opens_no_los
     run.take(600, is_long=True, level=0.1, took_s=100.0)
     assert run.fakes.history.incidents("run") == ()
     assert len(run.fakes.alerting.alerts) == told
+
+
+@pytest.mark.parametrize(
+    ("again", "ends"),
+    [
+        ((700,), ()),  # nothing before the loss has these settings
+        ((600, 700), ()),
+        ((100, 200, 300), ()),  # the newest checkpoint has not
+        ((100, 200, 300, 700), (700,)),
+    ],
+)
+def test_a_loss_ends_with_its_settings_once_others_can_show_it(again: tuple[int, ...], ends: tuple[int, ...]) -> None:
+    run = Reviewed()
+    for step in range(100, 800, 100):
+        run.take(step, level=0.9 if step < 500 else 0.3)
+    before = run.open_alerts()
+    assert before
+    for step in again:
+        run.take(step, is_long=True, level=0.9 if step < 500 else 0.3)
+    closed = [one for one in run.fakes.history.incidents("run") if one.closed_by is Closing.REMEASURED]
+    assert {one.closed_step for one in closed} == set(ends)
+    assert len(run.open_alerts()) == len(before), "the loss of other settings has an alert instead"
+    assert (run.open_alerts() == before) == (not ends)
