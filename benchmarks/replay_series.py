@@ -32,7 +32,7 @@ from tracker.domain.regression.suite import shared_variance, suite_tests
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.verdicts.aggregate_judge import had_something_to_lose
 from tracker.domain.verdicts.hypothesis import Thresholds, losses, word_of
-from tracker.domain.verdicts.incidents import FORGOTTEN_AFTER
+from tracker.domain.verdicts.losses.stages import FORGOTTEN_AFTER
 
 FILES = (
     "pythia/pythia_v1_open.csv",

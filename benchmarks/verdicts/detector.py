@@ -22,7 +22,7 @@ from tracker.domain.regression.suite import SuiteTest, is_back, shared_variance,
 from tracker.domain.scores.grouping import Grouping, grouping_of
 from tracker.domain.scores.matrix import ScoreMatrix, empty_matrix, inserted
 from tracker.domain.verdicts.hypothesis import strongest_of
-from tracker.domain.verdicts.incidents import RECOVERED_AFTER
+from tracker.domain.verdicts.losses.stages import RECOVERED_AFTER
 
 DEFAULT = "tracker"
 """Name of the engine for benchmarks without subsets."""

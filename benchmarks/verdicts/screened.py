@@ -23,8 +23,8 @@ from tracker.domain.records.types import VerdictWord
 from tracker.domain.regression.budget import SCORE_SHARE
 from tracker.domain.regression.detector import ErrorBudget, Evidence, Track, evidence_of, jitter_of
 from tracker.domain.regression.screened import ScreenedScores, Stratum
-from tracker.domain.scores.estimated import estimated_score
 from tracker.domain.scores.matrix import IntArray, empty_matrix, inserted, without_rows
+from tracker.domain.scores.statistics.estimated import estimated_score
 from tracker.domain.verdicts.hypothesis import Thresholds, is_suspicious, losses, strongest_of, suspects, word_of
 from tracker.domain.verdicts.screening import Screening
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.verdicts.series import CHECKPOINTS, Floats, Ints, Scores, Series
-from tracker.domain.scores.statistics import mcnemar_midp
+from tracker.domain.scores.statistics.paired import mcnemar_midp
 
 Bools = NDArray[np.bool_]
 

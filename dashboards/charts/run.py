@@ -19,7 +19,7 @@ from tracker.domain.overview.standings import Standing, standings
 from tracker.domain.records.display import one_line, score_text
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import CurvePoint, Gap, LatencyMetric, Verdict, VerdictWord
-from tracker.domain.scores.statistics import mean_interval
+from tracker.domain.scores.statistics.paired import mean_interval
 from tracker.domain.sweeps.board import load_size_text
 
 MAX_TOGETHER = 8

@@ -32,7 +32,7 @@ VIOLATIONS = {
     ),
     "cli-layers": ("tracker/cli/options.py", "import tracker.cli.commands.to_watch.watch"),
     "dashboards-layers": ("dashboards/charts/run.py", "import dashboards.page.html"),
-    "siblings": ("tracker/domain/scores/statistics.py", "import tracker.domain.scores.pairing"),
+    "siblings": ("tracker/domain/scores/statistics/paired.py", "import tracker.domain.scores.pairing"),
     "processes": ("eval_jobs/evaluate/selection.py", "import eval_jobs.evaluate.evalscope.child.main"),
     "pure": ("tracker/domain/verdicts/judge.py", "import os"),
     "pandas": ("tracker/cli/commands/to_inspect/costs.py", "import pandas"),

@@ -11,7 +11,7 @@ from tracker.domain.best.retention import identity_of
 from tracker.domain.log import events
 from tracker.domain.records.losses import Acceptance
 from tracker.domain.scores.series import series_keys
-from tracker.domain.verdicts.incidents import accepted, is_covered
+from tracker.domain.verdicts.losses.incidents import accepted, is_covered
 
 
 def accept(world: World, acceptance: Acceptance) -> None:

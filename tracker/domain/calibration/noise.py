@@ -23,7 +23,7 @@ from eval_jobs.types import BenchmarkFailure, EngineInfo, EvalRecord, EvalResult
 from tracker.domain.records.calibration import AskedTwice, Calibration, Fitness, Repetition
 from tracker.domain.scores.grouping import cluster_index
 from tracker.domain.scores.pairing import all_differences
-from tracker.domain.scores.statistics import paired_test
+from tracker.domain.scores.statistics.paired import paired_test
 from tracker.domain.scores.summary import first_detail, sample_means
 
 SHIFT_P = 0.001

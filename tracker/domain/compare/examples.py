@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eval_jobs.types import EvalResult, SampleStatus
-from tracker.domain.scores.matrix import RIGHT
+from tracker.domain.scores.flips import RIGHT
 from tracker.domain.scores.pairing import Pairing
 from tracker.domain.scores.summary import Answered, answers_of
 

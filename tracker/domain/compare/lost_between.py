@@ -13,7 +13,8 @@ from tracker.domain.records.types import Baseline
 from tracker.domain.regression.blocks import Blocks
 from tracker.domain.regression.detector import Track, blocks_test, jitter_of
 from tracker.domain.regression.pooled_test import PooledTest
-from tracker.domain.scores.matrix import RIGHT, FloatArray, IntArray, ScoreMatrix, values_at
+from tracker.domain.scores.flips import RIGHT
+from tracker.domain.scores.matrix import FloatArray, IntArray, ScoreMatrix, values_at
 from tracker.domain.scores.series import BenchmarkSeries
 
 SURE_P = 0.01

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracker.domain.records.losses import Measure
-from tracker.domain.scores.few_clusters import renumbered
 from tracker.domain.scores.grouping import cluster_index
 from tracker.domain.scores.matrix import BoolArray, FloatArray, IntArray, values_at
 from tracker.domain.scores.series import BenchmarkSeries
-from tracker.domain.scores.statistics import mean_interval, paired_test, standard_error
+from tracker.domain.scores.statistics.few_clusters import renumbered
+from tracker.domain.scores.statistics.paired import mean_interval, paired_test, standard_error
 from tracker.domain.verdicts.decision import MIN_COMMON
 
 

@@ -29,7 +29,7 @@ from tracker.domain.scores.pairing import (
     served_alike,
 )
 from tracker.domain.scores.series import SeriesKey, series_key
-from tracker.domain.scores.statistics import PairedTest, Spread, paired_test, tost_p
+from tracker.domain.scores.statistics.paired import PairedTest, Spread, paired_test, tost_p
 from tracker.domain.scores.summary import ScoreSummary, summarise
 from tracker.domain.verdicts.candidates import thresholds_of
 from tracker.domain.verdicts.decision import MIN_COMMON

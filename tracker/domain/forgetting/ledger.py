@@ -29,11 +29,12 @@ from tracker.domain.records.types import Baseline
 from tracker.domain.regression.blocks import Blocks, peak_width
 from tracker.domain.regression.detector import Track, jitter_of
 from tracker.domain.regression.jitter import Jitter
-from tracker.domain.scores.matrix import BoolArray, Flips, FloatArray, IntArray, flips
+from tracker.domain.scores.flips import Flips, flips
+from tracker.domain.scores.matrix import BoolArray, FloatArray, IntArray
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import BenchmarkSeries
 from tracker.domain.verdicts.candidates import phase_start
-from tracker.domain.verdicts.incidents import counting, is_of_series
+from tracker.domain.verdicts.losses.incidents import counting, is_of_series
 
 
 def run_ledger(

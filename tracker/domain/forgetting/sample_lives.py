@@ -11,17 +11,8 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from tracker.domain.scores.matrix import (
-    KNOWN,
-    NO_VALUE,
-    RIGHT,
-    UNKNOWN,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    ScoreMatrix,
-    values_at,
-)
+from tracker.domain.scores.flips import KNOWN, RIGHT, UNKNOWN
+from tracker.domain.scores.matrix import NO_VALUE, BoolArray, FloatArray, IntArray, ScoreMatrix, values_at
 
 WINDOW = 5
 """Checkpoints on each side of a loss; fewer in a short run."""

@@ -7,7 +7,7 @@ from operator import itemgetter
 
 from eval_jobs.types import EvalRecord, SampleScore
 from tracker.domain.forgetting.types import BenchmarkLedger, LostSample, LostTexts, RunLedger
-from tracker.domain.scores.matrix import RIGHT
+from tracker.domain.scores.flips import RIGHT
 from tracker.domain.scores.summary import Answered, answers_of
 
 Read = Callable[[str, Collection[str]], EvalRecord | None]

@@ -8,9 +8,9 @@ from eval_jobs.types import EvalRecord, EvalResult, SampleScore
 from tracker.domain.gate.rules import BenchmarkRule, Clusters, GatePolicy
 from tracker.domain.gate.types import Contexts
 from tracker.domain.records.display import count_text
-from tracker.domain.scores.few_clusters import differ_p
 from tracker.domain.scores.grouping import grouping_of
 from tracker.domain.scores.pairing import pair
+from tracker.domain.scores.statistics.few_clusters import differ_p
 from tracker.domain.scores.summary import result_of
 
 MIN_SUBSETS = 10

@@ -22,7 +22,7 @@ from tracker.domain.gate.types import BenchmarkCheck, Clustering, GateReport, Ga
 from tracker.domain.gate.ways_out import passed_text, undecided
 from tracker.domain.records.display import names_text, percent_text, score_text
 from tracker.domain.records.policy import Policy
-from tracker.domain.scores.statistics import loss_p, mde, mean_interval, t_quantile
+from tracker.domain.scores.statistics.paired import loss_p, mde, mean_interval, t_quantile
 from tracker.domain.scores.summary import result_of, summarise
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from statistics import median
 
 from tracker.domain.gate.rules import POWER, SMALLEST
-from tracker.domain.scores.statistics import Spread, t_quantile
+from tracker.domain.scores.statistics.paired import Spread, t_quantile
 
 LARGEST = 0.5
 """A gate that allows a larger loss would decide nothing."""

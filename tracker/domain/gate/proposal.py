@@ -17,7 +17,7 @@ from tracker.domain.gate.margins import LARGEST, margin_of, power_of_each, typic
 from tracker.domain.gate.rules import COUNTS, BenchmarkRule, Clusters, GatePolicy
 from tracker.domain.gate.types import Contexts
 from tracker.domain.records.policy import Policy
-from tracker.domain.scores.statistics import Spread
+from tracker.domain.scores.statistics.paired import Spread
 
 CHECKPOINTS = 6
 """Newest checkpoints to take flips from."""

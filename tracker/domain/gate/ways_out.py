@@ -10,7 +10,7 @@ from tracker.domain.gate.rules import POWER
 from tracker.domain.gate.types import BenchmarkCheck
 from tracker.domain.records.display import score_text, signed_text
 from tracker.domain.records.types import Comparison
-from tracker.domain.scores.statistics import t_quantile
+from tracker.domain.scores.statistics.paired import t_quantile
 
 _MANY = 1e9
 """No benchmark has as many samples."""

@@ -31,7 +31,7 @@ from tracker.domain.records import reasons
 from tracker.domain.records.policy import LatencyPolicy
 from tracker.domain.records.types import LatencyMethod, LatencyMetric, LatencyVerdict, VerdictWord
 from tracker.domain.scores.matrix import FloatArray
-from tracker.domain.scores.statistics import Spread, interval, mde
+from tracker.domain.scores.statistics.paired import Spread, interval, mde
 from tracker.domain.scores.suspicion import SUSPECT_P
 
 MEDIAN = 0.5

@@ -19,7 +19,7 @@ from tracker.domain.latency.statistics import (
     slower_p,
 )
 from tracker.domain.records.types import VerdictWord
-from tracker.domain.scores.statistics import Spread
+from tracker.domain.scores.statistics.paired import Spread
 from tracker.domain.scores.suspicion import at_most_suspect, looks_changed, without_proof
 
 POOLS = (1, 2, 4)

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import stdtr
 
 from tracker.domain.scores.matrix import FloatArray, IntArray
-from tracker.domain.scores.statistics import Spread
+from tracker.domain.scores.statistics.paired import Spread
 
 BLOCK = 10
 """Number of pairs of requests that are drawn together."""

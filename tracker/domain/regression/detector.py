@@ -32,7 +32,7 @@ from tracker.domain.regression.null_variance import null_variances
 from tracker.domain.regression.pooled_test import PooledTest, null_test, pooled_test
 from tracker.domain.regression.screened import ScreenedScores, screened_differences, screened_variances
 from tracker.domain.scores.matrix import Contrast, FloatArray, IntArray, Moments, ScoreMatrix, moments_of
-from tracker.domain.scores.statistics import t_cdf
+from tracker.domain.scores.statistics.paired import t_cdf
 
 BASELINES = (Baseline.RECENT, Baseline.PEAK)
 

@@ -15,7 +15,7 @@ import numpy as np
 from tracker.domain.regression.jitter import PERSISTENCES, Jitter
 from tracker.domain.regression.null_variance import GUARD
 from tracker.domain.scores.matrix import Contrast, FloatArray
-from tracker.domain.scores.statistics import Spread, interval, t_cdf, t_quantile, tost_p
+from tracker.domain.scores.statistics.paired import Spread, interval, t_cdf, t_quantile, tost_p
 
 _LEAST_DF = 4.0
 _MOST_DF = 1e12

@@ -23,7 +23,7 @@ from tracker.domain.regression.budget import SUITE
 from tracker.domain.regression.detector import ErrorBudget, Evidence
 from tracker.domain.regression.jitter import MEDIAN_CHI2, WINDOW
 from tracker.domain.scores.matrix import FloatArray
-from tracker.domain.scores.statistics import t_cdf
+from tracker.domain.scores.statistics.paired import t_cdf
 
 AT_LEAST = 3
 """Benchmarks that must have fallen: losses of fewer are their own."""

@@ -11,7 +11,7 @@ from eval_jobs.records.imported import Aggregate
 from eval_jobs.types import EvalRecord, EvalResult, SampleScore, SampleStatus
 from tracker.domain.scores.grouping import cluster_index
 from tracker.domain.scores.sample_columns import LARGEST_SCORE
-from tracker.domain.scores.statistics import standard_error
+from tracker.domain.scores.statistics.paired import standard_error
 
 
 @dataclass(frozen=True, kw_only=True)

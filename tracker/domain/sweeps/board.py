@@ -22,7 +22,7 @@ from tracker.domain.calibration.noise import share_interval
 from tracker.domain.records.display import NOTHING, one_line, percent_text, signed_text
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.scores.pairing import pair
-from tracker.domain.scores.statistics import Spread, interval, paired_test
+from tracker.domain.scores.statistics.paired import Spread, interval, paired_test
 from tracker.domain.scores.summary import ScoreSummary, sample_means, summarise
 from tracker.domain.sweeps.types import Turn, TurnState
 from tracker.domain.verdicts.decision import MIN_COMMON

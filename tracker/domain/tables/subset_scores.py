@@ -9,7 +9,7 @@ from tracker.domain.records.losses import Measure
 from tracker.domain.scores.matrix import values_at
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import BenchmarkSeries
-from tracker.domain.scores.statistics import standard_error
+from tracker.domain.scores.statistics.paired import standard_error
 from tracker.domain.tables.catalog import SCORES
 from tracker.domain.tables.columns import Rows
 

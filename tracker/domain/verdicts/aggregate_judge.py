@@ -25,7 +25,7 @@ from tracker.domain.verdicts.candidates import alpha_of_benchmarks, budget_of, t
 from tracker.domain.verdicts.context import JudgingContext
 from tracker.domain.verdicts.decision import is_learned
 from tracker.domain.verdicts.hypothesis import EQUIVALENCE_POOLED, Thresholds, gains, losses, rises, suspects, word_of
-from tracker.domain.verdicts.incidents import counting
+from tracker.domain.verdicts.losses.incidents import counting
 from tracker.domain.verdicts.suite import Part
 
 _BETTER = frozenset((VerdictWord.IMPROVED, VerdictWord.RISING))

@@ -21,7 +21,7 @@ from tracker.domain.scores.sample_columns import Questions
 from tracker.domain.scores.series import BenchmarkSeries, SeriesKey, series_key, series_keys
 from tracker.domain.verdicts.context import JudgingContext
 from tracker.domain.verdicts.hypothesis import Hypothesis, Subject, Thresholds
-from tracker.domain.verdicts.incidents import counting, open_of
+from tracker.domain.verdicts.losses.incidents import counting, open_of
 
 _JITTER_CHECKPOINTS = 2 * WINDOW
 """Checkpoints per series: enough for `WINDOW` second differences if at most half of them lack answers."""

@@ -16,7 +16,7 @@ from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import series_keys
 from tracker.domain.scores.series_changes import SeriesChange
 from tracker.domain.verdicts.hypothesis import Subject
-from tracker.domain.verdicts.incidents import incidents_at, is_of_series, reopened, subject_of
+from tracker.domain.verdicts.losses.incidents import incidents_at, is_of_series, reopened, subject_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from tracker.domain.verdicts.hypothesis import (
     suspects,
     word_of,
 )
-from tracker.domain.verdicts.incidents import checkpoints_back, is_forgotten, lasting, opened, recovered
+from tracker.domain.verdicts.losses.stages import checkpoints_back, is_forgotten, lasting, opened, recovered
 
 MIN_COMMON = 0.95
 """With a smaller share of common samples the sides may differ because of the samples, not because of the model."""

@@ -10,14 +10,16 @@ from tracker.domain.records.losses import Drop, Measure
 from tracker.domain.records.reasons import Compared, Reason
 from tracker.domain.records.types import Baseline, Comparison, Verdict, VerdictWord
 from tracker.domain.regression.detector import Evidence, blocks_test
-from tracker.domain.scores.estimated import EstimatedScore, estimated_score
-from tracker.domain.scores.few_clusters import renumbered
-from tracker.domain.scores.matrix import IntArray, flips, values_at
-from tracker.domain.scores.statistics import standard_error
+from tracker.domain.scores.flips import flips
+from tracker.domain.scores.matrix import IntArray, values_at
+from tracker.domain.scores.statistics.estimated import EstimatedScore, estimated_score
+from tracker.domain.scores.statistics.few_clusters import renumbered
+from tracker.domain.scores.statistics.paired import standard_error
 from tracker.domain.verdicts.candidates import Candidate
 from tracker.domain.verdicts.decision import Decision
 from tracker.domain.verdicts.hypothesis import Hypothesis, losses
-from tracker.domain.verdicts.incidents import FORGOTTEN_AFTER, RECOVERED_AFTER, baseline_rows, newest_rows
+from tracker.domain.verdicts.losses.rows import baseline_rows, newest_rows
+from tracker.domain.verdicts.losses.stages import FORGOTTEN_AFTER, RECOVERED_AFTER
 
 POOLED_T = "pooled-t"
 

@@ -11,7 +11,8 @@ from tracker.domain.records.types import Verdict, VerdictWord
 from tracker.domain.regression.budget import ONE_SIZE
 from tracker.domain.regression.detector import Evidence, Track, evidence_on, jitter_of
 from tracker.domain.regression.subsets import MIN_SAMPLES, subset_evidence
-from tracker.domain.scores.matrix import ScoreMatrix, columns_of_matrix, flips, is_varied
+from tracker.domain.scores.flips import flips
+from tracker.domain.scores.matrix import ScoreMatrix, columns_of_matrix, is_varied
 from tracker.domain.scores.suspicion import at_most_suspect
 from tracker.domain.verdicts.candidates import (
     Candidate,
@@ -27,7 +28,8 @@ from tracker.domain.verdicts.context import JudgingContext
 from tracker.domain.verdicts.decision import Decision, comparable, decide
 from tracker.domain.verdicts.evidence import verdict_of
 from tracker.domain.verdicts.hypothesis import Hypothesis, losses
-from tracker.domain.verdicts.incidents import counting, explained, is_of_series, open_of, subject_of
+from tracker.domain.verdicts.losses.incidents import counting, is_of_series, open_of, subject_of
+from tracker.domain.verdicts.losses.stages import explained
 
 _FOUND = (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN, VerdictWord.RECOVERED, VerdictWord.TRANSIENT)
 

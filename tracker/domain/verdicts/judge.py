@@ -33,7 +33,7 @@ from tracker.domain.verdicts.decision import (
 from tracker.domain.verdicts.dips import dips_of
 from tracker.domain.verdicts.evidence import untested, verdict_of, whole_score_of
 from tracker.domain.verdicts.findings import Judged, findings_besides, judged_of
-from tracker.domain.verdicts.incidents import subject_of
+from tracker.domain.verdicts.losses.incidents import subject_of
 from tracker.domain.verdicts.rewind import branches_known, context_of, rewound
 from tracker.domain.verdicts.screening import sum_of_known
 from tracker.domain.verdicts.suite import Alone, are_newest, judge_end, judge_suite, word_of_ended_loss

@@ -14,7 +14,7 @@ from tracker.domain.records.branches import branches_of
 from tracker.domain.records.losses import Closing, Incident
 from tracker.domain.records.types import WORSE, Report, VerdictWord
 from tracker.domain.regression.blocks import BLOCK
-from tracker.domain.verdicts.incidents import is_of_series
+from tracker.domain.verdicts.losses.incidents import is_of_series
 
 NEAREST = BLOCK
 """Number of later checkpoints whose recent baseline contains the late one; further on, the peak changes little."""

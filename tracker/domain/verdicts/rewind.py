@@ -12,7 +12,7 @@ from tracker.domain.scores.run_scores import RunScores, with_record
 from tracker.domain.scores.sample_columns import columns_of
 from tracker.domain.scores.series import BenchmarkSeries, less_rows, series_key, series_without_step
 from tracker.domain.verdicts.context import JudgingContext, RunContext
-from tracker.domain.verdicts.incidents import reopened
+from tracker.domain.verdicts.losses.incidents import reopened
 
 
 def branches_known(record: EvalRecord, run_context: RunContext) -> Branches:

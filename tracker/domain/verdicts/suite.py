@@ -20,7 +20,8 @@ from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.scores.suspicion import loss_of_all
 from tracker.domain.verdicts.context import JudgingContext
 from tracker.domain.verdicts.findings import Judged
-from tracker.domain.verdicts.incidents import RECOVERED_AFTER, subject_of
+from tracker.domain.verdicts.losses.incidents import subject_of
+from tracker.domain.verdicts.losses.stages import RECOVERED_AFTER
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -10,7 +10,7 @@ from tracker.domain.verdicts.candidates import Candidate, candidates_of, chance_
 from tracker.domain.verdicts.context import JudgingContext
 from tracker.domain.verdicts.decision import ChanceLevel, chance_level_of, comparable
 from tracker.domain.verdicts.hypothesis import Hypothesis
-from tracker.domain.verdicts.incidents import is_of_series
+from tracker.domain.verdicts.losses.incidents import is_of_series
 from tracker.domain.verdicts.suite import Part, endings_of, is_over, open_loss
 
 

@@ -23,7 +23,7 @@ from tracker.domain.records.reason_text import neutral_lines
 from tracker.domain.records.types import Baseline, VerdictWord
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.scores.series import series_key
-from tracker.domain.scores.statistics import interval
+from tracker.domain.scores.statistics.paired import interval
 from tracker.domain.verdicts.candidates import known_jitter, steps_for_jitter
 
 POLICY = Policy()

@@ -16,7 +16,7 @@ from tracker.domain.compare.view import RunNoise
 from tracker.domain.gate.decision import gate
 from tracker.domain.gate.rules import BenchmarkRule, GatePolicy
 from tracker.domain.gate.types import BenchmarkCheck, GateReport, GateWord
-from tracker.domain.scores.statistics import interval
+from tracker.domain.scores.statistics.paired import interval
 
 Floats = NDArray[np.float64]
 

@@ -19,7 +19,7 @@ from tracker.domain.gate.margins import (
 )
 from tracker.domain.gate.rules import BenchmarkRule, GatePolicy
 from tracker.domain.gate.types import GateReport, GateWord
-from tracker.domain.scores.statistics import Spread, loss_p
+from tracker.domain.scores.statistics.paired import Spread, loss_p
 
 NORMAL = Spread(centre=0.0, stderr=0.01, df=float("inf"))
 

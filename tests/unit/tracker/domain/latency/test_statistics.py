@@ -30,7 +30,7 @@ from tracker.domain.latency.statistics import (
     slower_p,
 )
 from tracker.domain.scores.matrix import FloatArray
-from tracker.domain.scores.statistics import interval
+from tracker.domain.scores.statistics.paired import interval
 
 GOLDEN_FILE = PROJECT / "tests" / "golden" / "latency.json"
 GOLDEN: dict[str, Any] = json.loads(GOLDEN_FILE.read_text(encoding="utf-8"))

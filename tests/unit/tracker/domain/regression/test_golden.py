@@ -19,7 +19,7 @@ from tracker.domain.regression.detector import ErrorBudget, Evidence
 from tracker.domain.regression.jitter import Jitter, SecondDifferences, estimate_jitter
 from tracker.domain.regression.pooled_test import PooledTest, independent, pooled_test
 from tracker.domain.scores.matrix import Contrast, FloatArray
-from tracker.domain.scores.statistics import Spread, mde, paired_test, t_cdf, t_quantile, tost_p
+from tracker.domain.scores.statistics.paired import Spread, mde, paired_test, t_cdf, t_quantile, tost_p
 from tracker.domain.verdicts.hypothesis import Thresholds, word_of
 
 GOLDEN: dict[str, Any] = json.loads((PROJECT / "tests" / "golden" / "verdicts.json").read_text(encoding="utf-8"))

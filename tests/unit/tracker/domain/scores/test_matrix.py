@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tests.unit.tracker.domain.regression.tables import matrix_of as inserted_one_by_one
+from tracker.domain.scores.flips import flips
 from tracker.domain.scores.matrix import (
     FloatArray,
     ScoreMatrix,
     empty_matrix,
     encoded,
-    flips,
     inserted,
     matrix_of,
     rearranged,

@@ -10,7 +10,7 @@ from eval_jobs.run import record_of_failure
 from eval_jobs.types import EvalPlan, EvalRecord, EvalResult, ProbeResult, SampleStatus
 from tests.sweeping import CHECKPOINTS, LOADS, NOW, RECORDED, SUITE, answered, sweep_of
 from tracker.domain.calibration.noise import share_interval
-from tracker.domain.scores.statistics import interval, paired_test
+from tracker.domain.scores.statistics.paired import interval, paired_test
 from tracker.domain.sweeps.board import Board, BoardScore, board_of, first_text, variant_text, without_texts
 from tracker.domain.sweeps.matrix import plans_of
 from tracker.domain.sweeps.types import Turn, TurnState

@@ -12,7 +12,7 @@ from tracker.domain.regression.detector import ErrorBudget, jitter_of
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.verdicts.decision import Decision, comparable, decide, was_learned
 from tracker.domain.verdicts.hypothesis import Hypothesis, Subject, Thresholds
-from tracker.domain.verdicts.incidents import lasting
+from tracker.domain.verdicts.losses.stages import lasting
 
 SIZES = Thresholds(min_effect=0.01, equivalence_margin=0.01)
 

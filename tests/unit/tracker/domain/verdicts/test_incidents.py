@@ -17,8 +17,8 @@ from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Baseline, Report, VerdictWord
 from tracker.domain.verdicts.context import RunContext
 from tracker.domain.verdicts.hypothesis import Subject
-from tracker.domain.verdicts.incidents import accepted, counting, incidents_at, is_covered, is_of_series, open_of
 from tracker.domain.verdicts.judge import judge
+from tracker.domain.verdicts.losses.incidents import accepted, counting, incidents_at, is_covered, is_of_series, open_of
 
 POLICY = Policy(planned_checkpoints=50)
 SUBJECT = Subject(suite="skills", benchmark="sums")

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tests.deep import sized
-from tracker.domain.scores.few_clusters import clustered_mean
 from tracker.domain.scores.matrix import FloatArray, IntArray
-from tracker.domain.scores.statistics import paired_test
+from tracker.domain.scores.statistics.few_clusters import clustered_mean
+from tracker.domain.scores.statistics.paired import paired_test
 
 
 def members_of(*sizes: int) -> IntArray:

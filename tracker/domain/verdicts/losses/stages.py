@@ -1,20 +1,18 @@
-"""Incidents: when a loss opens one, when it counts as forgotten, when it ends. Pure.
+"""Stages of a loss: where it begins, whether it lasts, when it counts as forgotten, and when it is over. Pure."""
 
-One loss is one incident: notifications are sent when it opens and when it ends, not at every checkpoint in between.
-"""
-
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from tracker.domain.records.losses import Acceptance, Closing, Drop, Incident
+from tracker.domain.records.losses import Closing, Incident
 from tracker.domain.records.types import Baseline
 from tracker.domain.regression.blocks import BLOCK, Blocks
 from tracker.domain.regression.detector import Evidence, evidence_on, return_test
 from tracker.domain.scores.matrix import IntArray
 from tracker.domain.scores.suspicion import looks_changed
-from tracker.domain.verdicts.hypothesis import Hypothesis, Subject, against_peak, losses, strongest_of
+from tracker.domain.verdicts.hypothesis import Hypothesis, against_peak, losses, strongest_of
+from tracker.domain.verdicts.losses.rows import SHOWN, baseline_rows, lost_rows
 
 FORGOTTEN_AFTER = 3
 """Number of checkpoints in a row, including the candidate, that must be below the peak."""
@@ -25,55 +23,7 @@ RECOVERED_P = 0.05
 _FORGOTTEN_POOLED = 4
 _RECOVERY_POOLED = (1, 2)
 _RISEN_P = 0.001
-_NEAR, _SHOWN = 0.25, 0.5
-"""A single checkpoint stands for the baseline of a loss if it is at most this share of the loss below it, and for the
-newest ones if it shows this share of their loss, or gain."""
 _RISEN_POOLED = (2, 4, 8)
-
-
-def incidents_at(incidents: Sequence[Incident], subject: Subject, step: int) -> tuple[Incident, ...]:
-    """Return the incidents of `subject` as of just before the verdicts on `step`.
-
-    Verdicts that are computed again or late use the same incidents. A level that was accepted at `step` counts from
-    there on, so the incident that it covers is over.
-    """
-    before = [e for e in incidents if subject_of(e) == subject and e.opened_step < step]
-    return tuple(e if _is_over(e, step) else reopened(e) for e in before)
-
-
-def open_of(known: Sequence[Incident], steps: Sequence[int]) -> Incident | None:
-    """Return the open incident of those that checkpoints at `steps` opened, or None.
-
-    An incident of a series with other settings does not apply to this one, which could never end it.
-    """
-    return next((e for e in reversed(known) if e.closed_step is None and e.opened_step in steps), None)
-
-
-def is_of_series(incident: Incident, series: Mapping[str, str]) -> bool:
-    """Return whether an incident is of results with the settings in `series`, by benchmark.
-
-    One of all benchmarks together is, as long as one of them has its settings: a broken checkpoint stays broken for
-    those, whatever changed for another one.
-    """
-    names = incident.benchmarks or (incident.benchmark,)
-    own = zip(names, incident.series, strict=False)
-    known = [series[name] == settings for name, settings in own if name in series]
-    return not known or any(known)
-
-
-def counting(steps: Sequence[int], known: Sequence[Incident], acceptances: Sequence[Acceptance]) -> tuple[bool, ...]:
-    """Return for each of `steps`, the last of which is the candidate, whether it counts in tests.
-
-    The checkpoints of a recovered loss do not count, nor do those before an accepted or explained level.
-    """
-    *earlier, candidate = steps
-    starts = [a.from_step for a in acceptances if a.step <= candidate]
-    starts += (e.onset_step for e in known if e.closed_by is Closing.EXPLAINED)
-    start = max(starts, default=steps[0])
-    over = [e for e in known if e.last_step is not None]
-    if not over and start == steps[0]:
-        return (True,) * len(steps)
-    return (*(step >= start and not _was_lost(over, step) for step in earlier), True)
 
 
 def is_forgotten(hypothesis: Hypothesis, onset_step: int, back: int = 0) -> bool:
@@ -111,7 +61,7 @@ def lasting(hypothesis: Hypothesis, evidence: Sequence[Evidence]) -> tuple[Evide
 def _shows_gain(hypothesis: Hypothesis, blocks: Blocks) -> bool:
     means = hypothesis.track.scores.means
     before, now = means[blocks.base].mean(), means[blocks.new].mean()
-    return bool(means[blocks.new[-1]] >= before + (now - before) * _SHOWN)
+    return bool(means[blocks.new[-1]] >= before + (now - before) * SHOWN)
 
 
 def checkpoints_back(hypothesis: Hypothesis, incident: Incident) -> int:
@@ -168,99 +118,6 @@ def explained(hypothesis: Hypothesis, incident: Incident) -> Incident:
     return replace(incident, closed_step=hypothesis.step, closed_by=Closing.EXPLAINED, closed_digest=hypothesis.digest)
 
 
-def baseline_rows(hypothesis: Hypothesis, incident: Incident, found: Sequence[Evidence] = ()) -> IntArray:
-    """Return the rows of the checkpoints that a loss is compared with, as in `Drop.baseline_steps`.
-
-    `found` are the tests that show a new loss. A checkpoint before the onset that is evaluated later replaces those of
-    a known one if its level is near theirs.
-    """
-    rows = hypothesis.track.rows
-    before = rows[[hypothesis.steps[row] < incident.onset_step for row in rows]]
-    base = _tested_rows(hypothesis, incident, found, before)
-    if incident.drop is not None and (incident.drop.is_pinned or not base.size):
-        return base
-    if not base.size or _is_near(hypothesis, incident, before, base):
-        return before[-1:]
-    return base
-
-
-def _tested_rows(hypothesis: Hypothesis, incident: Incident, found: Sequence[Evidence], before: IntArray) -> IntArray:
-    """Return the rows that the loss is known to be compared with, or that the tests of a new one compare it with."""
-    if incident.drop is not None:
-        return _rows_of(hypothesis, incident.drop)
-    if not found:
-        return before[-1:]
-    tested = strongest_of(found).blocks
-    return tested.base if tested.baseline is Baseline.PINNED else np.intersect1d(tested.base, before)
-
-
-def _is_near(hypothesis: Hypothesis, incident: Incident, before: IntArray, base: IntArray) -> bool:
-    """Return whether the last checkpoint before a loss is near its baseline, by what was lost at its alarm."""
-    means = hypothesis.track.scores.means
-    lost = [row for row in lost_rows(hypothesis, incident) if hypothesis.steps[row] <= incident.opened_step]
-    if not before.size or not lost:
-        return False
-    level = means[base].mean()
-    return bool(means[before[-1]] >= level - (level - means[lost].mean()) * _NEAR)
-
-
-def _rows_of(hypothesis: Hypothesis, drop: Drop) -> IntArray:
-    rows, pinned = hypothesis.track.rows.tolist(), hypothesis.track.pinned_row
-    if drop.is_pinned:
-        rows = [] if pinned is None else [pinned]
-    return np.array([row for row in rows if hypothesis.steps[row] in drop.baseline_steps], dtype=np.int64)
-
-
-def newest_rows(hypothesis: Hypothesis, incident: Incident, baseline: IntArray) -> IntArray:
-    """Return the rows of the newest checkpoints of a loss, as in `Drop.newest_steps`."""
-    means, lost = hypothesis.track.scores.means, lost_rows(hypothesis, incident)[-BLOCK:]
-    if not lost.size:
-        return lost
-    before = means[baseline].mean()
-    if before - means[lost[-1]] >= (before - means[lost].mean()) * _SHOWN:
-        return lost[-1:]
-    return lost
-
-
-def lost_rows(hypothesis: Hypothesis, incident: Incident) -> IntArray:
-    """Return the rows of a loss: from its onset to the candidate, or to its last step if it recovered."""
-    rows, last_step = hypothesis.track.rows, incident.last_step or hypothesis.step
-    return rows[[incident.onset_step <= hypothesis.steps[row] <= last_step for row in rows]]
-
-
-def reopened(incident: Incident) -> Incident:
-    """Return the incident as if it had not ended."""
-    return replace(incident, closed_step=None, closed_by=None, last_step=None, closed_digest="")
-
-
-def is_covered(incident: Incident, acceptance: Acceptance, known: Iterable[Acceptance]) -> bool:
-    """Return whether an acceptance ends an incident; one of all benchmarks together with the last of those that fell.
-
-    `known` are all acceptances of the run. Only those of results with the settings of the incident count.
-    """
-    fell = set(incident.benchmarks) or {incident.benchmark}
-    own = [a for a in (*known, acceptance) if a.step >= incident.opened_step and _has_settings(incident, a)]
-    if acceptance not in own or acceptance.benchmark not in fell or not fell <= {a.benchmark for a in own}:
-        return False
-    if incident.closed_step is None:
-        return True
-    return (incident.closed_step, incident.closed_by) == (acceptance.step, Closing.ACCEPTED)
-
-
-def _has_settings(incident: Incident, acceptance: Acceptance) -> bool:
-    return not acceptance.series or is_of_series(incident, {acceptance.benchmark: acceptance.series})
-
-
-def accepted(incident: Incident, step: int) -> Incident:
-    """Return the incident, ended by an acceptance at `step`."""
-    return replace(incident, closed_step=step, closed_by=Closing.ACCEPTED)
-
-
-def subject_of(incident: Incident) -> Subject:
-    """Return the subject of the incident."""
-    return Subject(suite=incident.suite, benchmark=incident.benchmark, subset=incident.subset, measure=incident.measure)
-
-
 def _onset(hypothesis: Hypothesis, found: Sequence[Evidence]) -> int:
     """Return the row of the oldest checkpoint of the new block with the strongest loss.
 
@@ -291,16 +148,6 @@ def _is_at_baseline(hypothesis: Hypothesis, row: int, baseline: IntArray, lost: 
     blocks = Blocks(baseline=Baseline.RECENT, new=np.array([row]), base=lost[-BLOCK:])
     (alone,) = evidence_on(hypothesis.track, (blocks,), hypothesis.jitter, hypothesis.level)
     return bool(alone.p_better < _RISEN_P)
-
-
-def _is_over(incident: Incident, step: int) -> bool:
-    if incident.closed_step is None:
-        return False
-    return incident.closed_step < step or (incident.closed_step == step and incident.closed_by is Closing.ACCEPTED)
-
-
-def _was_lost(known: Iterable[Incident], step: int) -> bool:
-    return any(e.last_step is not None and e.onset_step <= step <= e.last_step for e in known)
 
 
 def _below_peak(hypothesis: Hypothesis, back: int) -> tuple[Evidence, ...]:

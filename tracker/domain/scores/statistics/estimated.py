@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracker.domain.scores.few_clusters import renumbered
 from tracker.domain.scores.matrix import FloatArray, IntArray, ScoreMatrix, values_at
-from tracker.domain.scores.statistics import Spread, interval, standard_error
+from tracker.domain.scores.statistics.few_clusters import renumbered
+from tracker.domain.scores.statistics.paired import Spread, interval, standard_error
 
 REFERENCES = 8
 """Number of newest earlier checkpoints behind `e_i`."""

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from tracker.domain.scores.estimated import EstimatedScore, estimated_score
 from tracker.domain.scores.matrix import FloatArray, IntArray, matrix_of
 from tracker.domain.scores.matrix import encoded as encoded_row
+from tracker.domain.scores.statistics.estimated import EstimatedScore, estimated_score
 
 N, ASKED = 400, 80
 

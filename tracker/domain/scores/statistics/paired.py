@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import bdtrc, gammaln, ndtr, ndtri, stdtr, stdtrit
 
-from tracker.domain.scores.few_clusters import clustered_mean, clustered_stderr
 from tracker.domain.scores.matrix import FloatArray, IntArray
+from tracker.domain.scores.statistics.few_clusters import clustered_mean, clustered_stderr
 
 MCNEMAR = "mcnemar-midp"
 PAIRED_T = "paired-t"

@@ -13,7 +13,7 @@ from scipy import stats
 from tests.requires import PROJECT, shared_data
 from tracker.domain.scores.grouping import cluster_index
 from tracker.domain.scores.matrix import FloatArray, IntArray
-from tracker.domain.scores.statistics import (
+from tracker.domain.scores.statistics.paired import (
     CLUSTERED_T,
     MCNEMAR,
     PAIRED_T,

@@ -1,0 +1,1 @@
+"""Statistics of samples: means, paired differences, clusters and screened parts. Pure."""
