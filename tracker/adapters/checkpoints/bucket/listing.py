@@ -14,7 +14,7 @@ from eval_jobs.host.bounded.json_text import TooLarge
 from eval_jobs.identity import content_hash
 from eval_jobs.limits import DOCUMENT
 from tracker.adapters.checkpoints.bucket.client import Bucket, S3Object
-from tracker.adapters.checkpoints.files.listing import parse_document
+from tracker.adapters.checkpoints.files.documents import parse_document
 from tracker.adapters.checkpoints.files.safetensors_file import header_end, header_in
 from tracker.domain.checkpoints.buckets import S3Location
 from tracker.domain.checkpoints.listing import DOCUMENTS, OWN_FILES, Broken, Document, Facts, FileFact, Header, Listing

@@ -30,7 +30,8 @@ from eval_jobs.host.unforeseen import exit_words
 from eval_jobs.types import CheckpointFormat
 from tracker.adapters.checkpoints.consolidate.command import run_command
 from tracker.adapters.checkpoints.files.dcp_index import ALLOWED, read_index
-from tracker.adapters.checkpoints.files.listing import facts_of_folder, read_document
+from tracker.adapters.checkpoints.files.documents import read_document
+from tracker.adapters.checkpoints.files.listing import facts_of_folder
 from tracker.adapters.checkpoints.files.raw_files import model_files
 from tracker.adapters.checkpoints.pins.hold import demand_unchanged, remove_folder, store_error
 from tracker.adapters.checkpoints.pins.manifest import read_pin, write_manifest

@@ -5,26 +5,21 @@ places_in(output_dir) -> CheckpointLocation...      facts_of_folder(folder) -> F
 
 import errno
 import os
-import re
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
 
 from eval_jobs import limits
-from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable
-from eval_jobs.host.bounded.files import open_regular, read_bytes
-from eval_jobs.host.bounded.json_text import TooLarge, amount, parse_json
+from eval_jobs.host.bounded.json_text import amount
+from tracker.adapters.checkpoints.files.documents import demand_present, read_document, read_or_broken
 from tracker.adapters.checkpoints.files.raw_files import read_raw
 from tracker.adapters.checkpoints.files.safetensors_file import read_header
 from tracker.domain.checkpoints import listing
 from tracker.domain.checkpoints.names import counts_epochs, series_in, step_of, steps_in, too_high
-
-Content = TypeVar("Content")
 
 MAX_LOOKED = 64
 """Folders with other names that are searched for models, in each place."""
@@ -141,7 +136,7 @@ def facts_of_folder(folder: Path, root: Path | None = None) -> listing.Facts | N
     except FileNotFoundError:
         return None
     except OSError as error:
-        _demand_present(error)
+        demand_present(error)
         return listing.Facts(path=str(folder), mtime_ns=0, files=(), problem=error.strerror or str(error))
     files: list[listing.FileFact] = []
     folders, newest_folder_ns = [], 0
@@ -156,7 +151,7 @@ def facts_of_folder(folder: Path, root: Path | None = None) -> listing.Facts | N
             elif entry.is_file():
                 files.append(_file_fact(entry, status, root))
         except OSError as error:
-            _demand_present(error)
+            demand_present(error)
     return listing.Facts(
         path=str(folder),
         mtime_ns=mtime_ns,
@@ -189,7 +184,7 @@ def read_listing(
         if fact.outside:
             continue
         if fact.name.endswith(".safetensors"):
-            headers[fact.name] = _read(folder / fact.name, read_header)
+            headers[fact.name] = read_or_broken(folder / fact.name, read_header)
         elif fact.name in listing.DOCUMENTS:
             documents[fact.name] = read_document(folder / fact.name)
     raw = read_raw(facts, config_from, beside or folder.parent, read_document)
@@ -212,73 +207,11 @@ def _base_folder(folder: Path, base: str) -> str:
     return str(places.pop())
 
 
-def read_document(path: Path) -> listing.Document | listing.Broken:
-    """Return the JSON object in a file, or why there is none."""
-    return _read(path, _document)
-
-
-def parse_document(content: bytes) -> listing.Document | listing.Broken:
-    """Return the JSON object in `content`, or why there is none."""
-    try:
-        document = parse_json(content)
-    except TooLarge as error:
-        return listing.Broken(code=CheckpointUnreadable.code, text=str(error))
-    except ValueError as error:
-        return listing.Broken(code=CheckpointUnreadable.code, text=f"is not valid JSON: {error}")
-    if not isinstance(document, dict):
-        return listing.Broken(code=CheckpointUnreadable.code, text="is not a JSON object")
-    return document
-
-
-_STATED = re.compile(rb'^ {0,2}"(global_step|max_steps|save_steps)": *([0-9]{1,15}),?$', re.MULTILINE)
-"""Of a trainer state, as transformers writes it: sorted by name, with `log_history` in between."""
-_ENDS_BYTES = 64 << 10
-
-
-def _document(path: Path) -> listing.Document | listing.Broken:
-    try:
-        return parse_document(read_bytes(path, limits.DOCUMENT))
-    except TooLarge as error:
-        if path.name == listing.TRAINER_STATE:  # its log grows with the training, and only two numbers are needed
-            return _ends_of_state(path)
-        return listing.Broken(code=CheckpointUnreadable.code, text=str(error))
-
-
-def _ends_of_state(path: Path) -> listing.Document | listing.Broken:
-    """Return the numbers at the beginning and the end of a trainer state that is too large to be parsed."""
-    with open_regular(path) as file:
-        ends = file.read(_ENDS_BYTES)
-        file.seek(-_ENDS_BYTES, os.SEEK_END)
-        ends += file.read(_ENDS_BYTES)
-    if not ends.rstrip().endswith(b"}"):
-        return listing.Broken(code=CheckpointUnreadable.code, text="is not valid JSON: it has no end")
-    return {name.decode(): int(number) for name, number in _STATED.findall(ends)}
-
-
-_AWAY = {
-    errno.EHOSTDOWN,
-    errno.EHOSTUNREACH,
-    errno.EIO,
-    errno.ENODEV,
-    errno.ENOTCONN,
-    errno.EREMOTEIO,
-    errno.ESTALE,
-    errno.ETIMEDOUT,
-}
-"""Errors of an unavailable file server or a failing disk: the file may still exist."""
-
-
 def _entries_of(folder: Iterator[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
     found = list(islice(folder, limits.FILES.most + 1))
     if len(found) > limits.FILES.most:
         raise OSError(errno.E2BIG, f"there are more than {amount(limits.FILES)}")
     return [entry for entry in found if entry.name not in listing.OWN_FILES]
-
-
-def _demand_present(error: OSError) -> None:
-    """Raise `error` again if the file may still exist."""
-    if error.errno in _AWAY:
-        raise error
 
 
 def _places_below(folder: Path, run_id: str, pattern: str) -> list[CheckpointLocation]:
@@ -370,12 +303,3 @@ def _file_fact(entry: os.DirEntry[str], status: os.stat_result, root: Path | Non
 @lru_cache(maxsize=1 << 17)  # every scan finds the same facts of a finished checkpoint: one object, fast to compare
 def _known_fact(name: str, size: int, mtime_ns: int, inode: int, outside: bool) -> listing.FileFact:  # noqa: FBT001 - private
     return listing.FileFact(name=name, size=size, mtime_ns=mtime_ns, inode=inode, outside=outside)
-
-
-def _read(path: Path, read: Callable[[Path], Content | listing.Broken]) -> Content | listing.Broken:
-    """Return what `read` returns; a file that can no longer be read is broken, unless it may still exist."""
-    try:
-        return read(path)
-    except OSError as error:
-        _demand_present(error)
-        return listing.Broken(code=CheckpointIncomplete.code, text=f"cannot be read: {error.strerror}")

@@ -7,12 +7,12 @@ from pathlib import Path
 from eval_jobs.errors import CheckpointError, CheckpointIncomplete, CheckpointNotFound
 from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.consolidate.consolidator import consolidator_of
+from tracker.adapters.checkpoints.files.documents import read_document
 from tracker.adapters.checkpoints.files.listing import (
     CheckpointLocation,
     facts_of_folder,
     model_in,
     places_in,
-    read_document,
     read_listing,
     step_named,
 )

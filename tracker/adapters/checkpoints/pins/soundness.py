@@ -10,7 +10,7 @@ from pathlib import Path
 
 from eval_jobs.errors import CheckpointError, CheckpointIncomplete, CheckpointUnreadable
 from eval_jobs.types import CheckpointFormat
-from tracker.adapters.checkpoints.files.listing import read_document
+from tracker.adapters.checkpoints.files.documents import read_document
 from tracker.adapters.checkpoints.files.safetensors_file import read_tensors
 from tracker.adapters.checkpoints.pins.manifest import read_pin
 from tracker.domain.checkpoints.listing import ADAPTER_CONFIG, CONFIG, Broken, Document

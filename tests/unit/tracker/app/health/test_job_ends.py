@@ -6,7 +6,8 @@ from tests.fakes.health import FakeHealth
 from tests.fakes.training_log import FakeTrainingLog
 from tests.job_world import World
 from tracker.app.health.follow import LogFollower, Reading
-from tracker.app.health.job_watch import CHECK_S, END_S, FIRST_SCANS, FIRST_SCANS_S, OUTLIVED_S, REPORTED_S, SCAN_S
+from tracker.app.health.job_search import FIRST_SCANS, FIRST_SCANS_S, OUTLIVED_S, SCAN_S
+from tracker.app.health.job_watch import CHECK_S, END_S, REPORTED_S
 from tracker.domain.health.failures import failures_of
 from tracker.domain.health.logs.streams import Stream
 from tracker.domain.health.logs.text import RawLine
