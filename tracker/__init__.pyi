@@ -6,7 +6,7 @@ from eval_jobs.errors import TrackerError as TrackerError
 from tracker.api.acting import Evaluation as Evaluation
 from tracker.api.answers import Comparison as Comparison
 from tracker.api.answers import Gate as Gate
-from tracker.api.results import Project as Project
+from tracker.api.project import Project as Project
 from tracker.api.results import open as open
 from tracker.api.results import schema as schema
 from tracker.api.samples import Samples as Samples

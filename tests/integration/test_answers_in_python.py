@@ -18,8 +18,9 @@ from tests.records import RUN, forgetting_run
 from tests.stored import store_run
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.api.formats.html import shown_html
-from tracker.api.results import Project, schema
+from tracker.api.project import Project
 from tracker.api.results import open as open_results
+from tracker.api.results import schema
 from tracker.cli.commands.to_decide.gate import command as gate_command
 from tracker.cli.commands.to_inspect.compare import command as compare_command
 

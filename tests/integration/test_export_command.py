@@ -17,7 +17,7 @@ from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, SampleScor
 from tests.records import RUN, forgetting_run
 from tests.stored import store_run
 from tracker.adapters.history.store_sql import SqlHistory
-from tracker.api.results import Project
+from tracker.api.project import Project
 from tracker.api.results import open as open_results
 from tracker.cli.commands.to_inspect.export import command
 from tracker.domain.tables.catalog import TABLES

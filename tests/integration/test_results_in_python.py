@@ -22,8 +22,9 @@ from tests.requires import PROJECT
 from tests.stored import store_run
 from tests.unit.tracker.domain.verdicts.test_rewind import GOOD, again, first_try
 from tracker.adapters.history.store_sql import SqlHistory
-from tracker.api.results import Project, schema
+from tracker.api.project import Project
 from tracker.api.results import open as open_results
+from tracker.api.results import schema
 from tracker.cli.commands.to_inspect.forgetting import command as forgetting
 from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.losses import Acceptance, Closing, Incident

@@ -18,7 +18,7 @@ from tracker.adapters.database.lead_sql import SqlLead
 from tracker.adapters.health.store_sql import SqlHealthStore
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.api.following import followed
-from tracker.api.results import Project
+from tracker.api.project import Project
 from tracker.api.results import open as open_results
 from tracker.app.steps.best_of_run import best_of_run
 from tracker.app.steps.curves import keep_curves

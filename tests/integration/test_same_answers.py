@@ -28,7 +28,7 @@ from tests.unit.tracker.domain.verdicts.test_bad_input import means
 from tests.unit.tracker.domain.verdicts.test_rewind import GOOD, Followed, again, first_try
 from tests.unit.tracker.domain.verdicts.test_screening import parts_of, whole_record
 from tracker.adapters.history.store_sql import SqlHistory
-from tracker.api.results import Project
+from tracker.api.project import Project
 from tracker.api.results import open as open_results
 from tracker.cli.main import cli
 from tracker.domain.records.types import Report

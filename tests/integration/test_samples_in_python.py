@@ -14,7 +14,7 @@ from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, SampleScor
 from tests.records import RUN, forgetting_run
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.adapters.samples.packed_parquet import SampleFiles
-from tracker.api.results import Project
+from tracker.api.project import Project
 from tracker.api.results import open as open_results
 from tracker.domain.tables.catalog import SAMPLES
 

@@ -232,7 +232,6 @@ def _open_queue(options: WorkerOptions, clock: Clock, interrupts: Interrupts) ->
 
 
 def _shown(sign: SignOfLife, show: Note) -> Note:
-
     def both(line: str) -> None:
         sign.give(line)
         show(line)

@@ -16,7 +16,7 @@ RL = load_rules(PROJECT / "examples" / "rules" / "rl.toml")
 def found_in(rows: list[dict[str, float]]) -> list[str]:
     lines = [json.dumps({"step": step, "loss": 0.1 + step % 7 / 100, **row}) for step, row in enumerate(rows, start=1)]
     log = read_log(lines, RunLog(rules=(), state=RunState(), conditions=RL.conditions))
-    return [finding.name for finding in log.findings]
+    return [finding.name for finding in log.state.findings]
 
 
 @pytest.mark.parametrize(

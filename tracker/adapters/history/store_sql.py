@@ -5,57 +5,49 @@ records(run), scores(run) -> earlier records are cached in memory, so only a new
 outlines(run) -> narrow rows (`results_sql`): a table of thousands of checkpoints needs no documents
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Engine, Row, Table, and_, select, true, union, update
+from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, select, union, update
 
 from eval_jobs.codec import record_from_bytes, record_to_bytes
-from eval_jobs.errors import ConfigError, OtherSchema, StoreError
-from eval_jobs.identity import content_hash
+from eval_jobs.errors import ConfigError, StoreError
 from eval_jobs.queue.changes_sql import note_changes
-from eval_jobs.queue.database_sql import add_row, belongs_to, put_row, transaction
+from eval_jobs.queue.database_sql import belongs_to, put_row, transaction
 from eval_jobs.queue.migrate_sql import QUEUE_TABLES, bring_up_to_date
 from eval_jobs.records.changes import ChangeKind
 from eval_jobs.types import EvalRecord, EvalResult
-from tracker.adapters.database.codec import Kind, from_json, stored_step, to_json
+from tracker.adapters.database.codec import to_json
 from tracker.adapters.database.damaged_sql import DamagedRows
 from tracker.adapters.database.results_sql import outlines_of, put_record, put_report
 from tracker.adapters.database.tables import (
-    ACCEPTANCES,
-    ALERTS,
-    CALIBRATIONS,
     GAPS,
-    INCIDENTS,
     RECORDS,
     REPORTS,
-    SERIES_CHANGES,
     TRACKER_TABLES,
 )
 from tracker.adapters.health.history_sql import SqlTrainingHistory
+from tracker.adapters.history.conclusions_sql import SqlConclusions
 from tracker.adapters.history.log_sql import SqlEventLog, add_events
 from tracker.adapters.samples.kept_scores import KeptScores, StoredRecord
 from tracker.adapters.samples.packed_parquet import NO_SAMPLES, SampleFiles, pack
-from tracker.domain.log.events import RunEvent, acceptance_event, alert_events, unevaluated
-from tracker.domain.records.alerts import Alert, AlertState
+from tracker.domain.log.events import RunEvent
 from tracker.domain.records.branches import newest_of_benchmarks
-from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.display import count_text
 from tracker.domain.records.imported import without_samples
-from tracker.domain.records.losses import Acceptance, Closing, Incident, Measure
-from tracker.domain.records.types import Gap, Report
+from tracker.domain.records.losses import Measure
+from tracker.domain.records.types import Report
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.sample_columns import SampleColumns
-from tracker.domain.scores.series_changes import SeriesChange
 
 _RECORDED = select(RECORDS.c.record, RECORDS.c.samples)
 _IN_ORDER = REPORTS.c.step, REPORTS.c.created_at, REPORTS.c.plan_id
 
 
-class SqlHistory(SqlTrainingHistory, SqlEventLog):
+class SqlHistory(SqlTrainingHistory, SqlConclusions, SqlEventLog):
     """`tracker.ports.History` in the database behind `engine`, samples in Parquet files under `samples_dir`."""
 
     def __init__(self, engine: Engine, samples_dir: Path) -> None:
@@ -180,108 +172,11 @@ class SqlHistory(SqlTrainingHistory, SqlEventLog):
             whole = {report.plan_id: report for report in self._read_on(connection, Report, REPORTS.c.report, newest)}
         return tuple(whole.get(draft.plan_id, draft) for draft in drafts)
 
-    def append_incident(self, incident: Incident) -> None:
-        """Store an incident; see `ports.History`."""
-        e = incident
-        row = {
-            "key": content_hash([*e.key]),
-            "run_id": e.run_id,
-            "opened_step": e.opened_step,
-            "incident": to_json(e),
-        }
-        with transaction(self._engine) as connection:
-            # A no-op update locks the row: a concurrent acceptance comes before or after.
-            held = update(INCIDENTS).where(INCIDENTS.c.key == row["key"]).values(run_id=e.run_id)
-            known = connection.scalar(held.returning(INCIDENTS.c.incident))
-            if e.closed_by is Closing.ACCEPTED or not _is_accepted(known):
-                put_row(connection, INCIDENTS, row)
-                note_changes(connection, ChangeKind.LOSS, [(content_hash([*e.key]), e.run_id)])
-
-    def incidents(self, run_id: str) -> tuple[Incident, ...]:
-        """Return the run's incidents; see `ports.History`."""
-        found = self._read(Incident, INCIDENTS.c.incident, INCIDENTS.c.run_id == run_id)
-        # Sorted here: databases differ in how they order names.
-        return tuple(sorted(found, key=lambda e: (e.opened_step, e.benchmark, e.subset, e.suite, e.measure)))
-
-    def append_acceptance(self, acceptance: Acceptance) -> None:
-        """Store an acceptance; see `ports.History`."""
-        run_id, step = acceptance.run_id, acceptance.step
-        key = content_hash([run_id, step, acceptance.benchmark, *filter(None, [acceptance.series])])
-        row = {"key": key, "run_id": run_id, "step": step, "acceptance": to_json(acceptance)}
-        self._put(ACCEPTANCES, row, acceptance_event(acceptance))
-
-    def acceptances(self, run_id: str) -> tuple[Acceptance, ...]:
-        """Return the run's acceptances; see `ports.History`."""
-        found = self._read(Acceptance, ACCEPTANCES.c.acceptance, ACCEPTANCES.c.run_id == run_id)
-        return tuple(sorted(found, key=lambda a: (a.step, a.benchmark)))
-
-    def append_series_change(self, change: SeriesChange) -> None:
-        """Store a change of settings; see `ports.History`."""
-        key = content_hash([change.run_id, change.suite, change.benchmark, change.at.isoformat()])
-        row = {"key": key, "run_id": change.run_id, "at": change.at, "change": to_json(change)}
-        self._put(SERIES_CHANGES, row)
-
-    def series_changes(self, run_id: str) -> tuple[SeriesChange, ...]:
-        """Return the run's changes of settings; see `ports.History`."""
-        found = self._read(SeriesChange, SERIES_CHANGES.c.change, SERIES_CHANGES.c.run_id == run_id)
-        return tuple(sorted(found, key=lambda c: (c.at, c.suite, c.benchmark)))
-
-    def append_calibration(self, calibration: Calibration) -> None:
-        """Store a calibration; see `ports.History`."""
-        plan_id, finished_at = calibration.plan.id, calibration.finished_at
-        row = {"plan_id": plan_id, "finished_at": finished_at, "calibration": to_json(calibration)}
-        self._put(CALIBRATIONS, row)
-
-    def calibrations(self) -> tuple[Calibration, ...]:
-        """Return all calibrations; see `ports.History`."""
-        order = CALIBRATIONS.c.finished_at, CALIBRATIONS.c.plan_id
-        return self._read(Calibration, CALIBRATIONS.c.calibration, true(), order)
-
-    def append_gap(self, gap: Gap) -> bool:
-        """Store a gap that is new; see `ports.History`."""
-        row = {"run_id": gap.run_id, "step": gap.step, "code": gap.code, "gap": to_json(gap)}
-        with transaction(self._engine) as connection:
-            if is_new := add_row(connection, GAPS, row):
-                note_changes(connection, ChangeKind.GAP, [(content_hash([gap.run_id, gap.step, gap.code]), gap.run_id)])
-                add_events(connection, [unevaluated(gap)])
-            return is_new
-
-    def gaps(self, run_id: str) -> tuple[Gap, ...]:
-        """Return the run's gaps; see `ports.History`."""
-        return self._read(Gap, GAPS.c.gap, GAPS.c.run_id == run_id, (GAPS.c.step, GAPS.c.code))
-
-    def append_alert(self, alert: Alert) -> None:
-        """Store the newest state of an alert; see `ports.History`."""
-        row = {"run_id": alert.run_id, "step": stored_step(alert), "state": alert.state, "alert": to_json(alert)}
-        before = self._read(Alert, ALERTS.c.alert, ALERTS.c.fingerprint == alert.fingerprint)
-        with transaction(self._engine) as connection:
-            put_row(connection, ALERTS, row | {"fingerprint": alert.fingerprint})
-            note_changes(connection, ChangeKind.ALERT, [(alert.fingerprint, alert.run_id)])
-            add_events(connection, alert_events(alert, before[0] if before else None))
-
-    def open_alerts(self, run_id: str) -> tuple[Alert, ...]:
-        """Return the run's firing alerts; see `ports.History`."""
-        is_firing = and_(ALERTS.c.run_id == run_id, ALERTS.c.state == AlertState.FIRING)
-        return self._read(Alert, ALERTS.c.alert, is_firing, (ALERTS.c.step, ALERTS.c.fingerprint))
-
-    def alerts(self, run_id: str) -> tuple[Alert, ...]:
-        """Return the newest state of each of the run's alerts; see `ports.History`."""
-        return self._read(Alert, ALERTS.c.alert, ALERTS.c.run_id == run_id, (ALERTS.c.step, ALERTS.c.fingerprint))
-
     def runs(self) -> tuple[str, ...]:
         """Return all runs; see `ports.History`."""
         query = union(select(RECORDS.c.run_id), select(GAPS.c.run_id))
         with transaction(self._engine) as connection:
             return tuple(sorted(connection.scalars(query)))
-
-    def _put(self, table: Table, row: Mapping[str, object], *events: RunEvent) -> None:
-        with transaction(self._engine) as connection:
-            put_row(connection, table, row)
-            add_events(connection, events)
-
-    def damaged(self) -> tuple[str, ...]:
-        """Return what was left out because it cannot be read; see `ports.History`."""
-        return self._damaged.texts()
 
     def _one(self, plan_id: str) -> StoredRecord | None:
         with transaction(self._engine) as connection:
@@ -305,23 +200,6 @@ class SqlHistory(SqlTrainingHistory, SqlEventLog):
                 self._records[stored.record.plan.id] = stored
         found = (self._records[row.plan_id] for row in known if row.plan_id in self._records)
         return tuple(s for s in found if steps is None or s.record.plan.checkpoint.step in steps)
-
-    def _read(
-        self, kind: type[Kind], column: Column[str], which: ColumnElement[bool], order: Sequence[Column[Any]] = ()
-    ) -> tuple[Kind, ...]:
-        with transaction(self._engine) as connection:
-            return self._read_on(connection, kind, column, which, order)
-
-    def _read_on(
-        self,
-        connection: Connection,
-        kind: type[Kind],
-        column: Column[str],
-        which: ColumnElement[bool],
-        order: Sequence[Column[Any]] = (),
-    ) -> tuple[Kind, ...]:
-        query = select(column).where(which).order_by(*order)
-        return tuple(self._damaged.documents(connection, query, kind, column.table))
 
     def _is_kept(self, plan_id: str, finished_at: datetime, samples: str) -> bool:
         """Return whether the record in memory is the stored one; another process may have replaced it."""
@@ -380,14 +258,3 @@ def _hold(connection: Connection, plan_id: str) -> str | None:
 
 def _stored_record(row: Row[Any]) -> StoredRecord:
     return StoredRecord(record=record_from_bytes(row.record), samples=row.samples)
-
-
-def _is_accepted(incident: str | None) -> bool:
-    if incident is None:
-        return False
-    try:
-        return from_json(Incident, incident).closed_by is Closing.ACCEPTED
-    except OtherSchema:
-        raise
-    except StoreError:
-        return False  # it is damaged, and replaced

@@ -5,38 +5,29 @@ NFS. Logs with exact numbers are read before those that are rounded for people: 
 """
 
 import logging
-import os
-import stat
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from datetime import datetime
-from glob import iglob
 from itertools import islice
 from pathlib import Path
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.host.paths import canonical
 from eval_jobs.ports import Clock
 from tracker.adapters.trainer_files.event_files import FollowedEvents
-from tracker.adapters.trainer_files.folders import MAX_NAMES, entries, events_in, is_folder, is_link, is_run, of_ranks
 from tracker.adapters.trainer_files.followed_file import FollowedFile, ReadPart
 from tracker.adapters.trainer_files.followed_logs import FollowedLog, beginning_after, queues_of
-from tracker.adapters.trainer_files.log_lines import begins_with_step
+from tracker.adapters.trainer_files.log_search import MAX_FILES, FoundLog, LogPlaces, LogSearch
 from tracker.adapters.trainer_files.saved import saved_bytes
-from tracker.domain.checkpoints.names import steps_in
 from tracker.domain.health.logs.cursor import Cursor, LogPiece
 from tracker.domain.health.logs.streams import (
     NEVER,
     Stream,
-    glob_of,
     is_event_file,
     is_exact,
-    is_log,
     rank_by_pattern,
     rank_of_path,
-    training_folder,
 )
 
 log = logging.getLogger(__name__)
@@ -44,69 +35,38 @@ log = logging.getLogger(__name__)
 SCAN_S = 10.0
 REST_S = 2.0
 """Seconds after which a line without an end is searched for trouble."""
-MAX_FILES = 500
-"""Newest logs of a run that are followed."""
 MAX_LEFT = 4 * MAX_FILES
 """Newest files that are recognised by another name."""
 READING_CHARS = 128 << 10
 """Text that one reading takes, of all logs by turns: as lines it takes eight times as much memory."""
 RECENT_S = 3600.0
 UNREADABLE_HINT = "let the user of this process read the file, and look at its disk"
-NO_FILE_HINT = "let the training print to a file, as with tee, and name that in [health] logs"
-EVENT_FOLDERS = frozenset(("runs", "logs", "tensorboard"))
-"""In which trainers make a folder of event files for each start."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LogPlaces:
-    """Where a run's logs are."""
-
-    run: str
-    output_dir: Path | None
-    """Folder of the checkpoints; None: it is no folder."""
-    patterns: tuple[str, ...] = ()
-    """Absolute glob patterns of further logs; `%t` is the rank."""
-    skip: tuple[Path, ...] = ()
-    """Folders below `output_dir` in which no training saves."""
-    outputs: frozenset[str] = frozenset()
-    """Paths of files that processes of the training print to now."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Found:
-    path: str
-    sub_folder: str
-    """Name of the run below the run, as whose log it counts; empty: it is the run's own."""
-    inode: int
-    is_output: bool
-    """Whether only a process that prints to it names it."""
 
 
 @dataclass(kw_only=True)
 class LogFolder:
     """Follows all logs of one run."""
 
-    places: LogPlaces
+    places: InitVar[LogPlaces]
     clock: Clock
     cursors: Mapping[str, Cursor]
     """By path, of an earlier process."""
     is_first: bool
     """Whether the run was never followed before: what its logs have now is history."""
+    _search: LogSearch = field(init=False)
     _followed: dict[str, FollowedLog] = field(default_factory=dict)
     _left: dict[int, Cursor] = field(default_factory=dict)
     """How far each file was read that is followed or was, by its inode: it may be found again by another name."""
     _stored: dict[str, Cursor] = field(default_factory=dict)
     """The same by its path."""
     _scanned_s: float | None = None
-    _begin_as_logs: dict[str, bool] = field(default_factory=dict)
-    """Whether a file of JSON lines is a log, by path."""
-    _warned: set[str] = field(default_factory=set)
     _saved_bytes: int = 0
     _read_at: datetime = NEVER
     """Begin of the present reading: all of its lines are of one moment."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, places: LogPlaces) -> None:
         """Know the files of earlier processes, whatever their names are now."""
+        self._search = LogSearch(places=places)
         self._stored |= self.cursors
         self._left |= {cursor.inode: cursor for cursor in self.cursors.values()}
 
@@ -136,7 +96,7 @@ class LogFolder:
 
     def follow_outputs(self, paths: Collection[str]) -> None:
         """Follow these files, too, from the next scan on; see `ports.TrainingLog`."""
-        self.places = replace(self.places, outputs=frozenset(paths))
+        self._search.places = replace(self._search.places, outputs=frozenset(paths))
 
     def count_rest(self, path: str) -> Cursor | None:
         """Note that the last line of a log was trouble; see `ports.TrainingLog`."""
@@ -148,7 +108,7 @@ class LogFolder:
         for path in self._followed:
             with suppress(OSError):
                 if abs(now - Path(path).stat().st_mtime) <= RECENT_S:
-                    found.add(self._shown(path))
+                    found.add(self._search.shown(path))
         return frozenset(found)
 
     def is_waiting(self) -> bool:
@@ -175,7 +135,7 @@ class LogFolder:
         except FileNotFoundError:
             return None  # deleted: forgotten at the next scan
         except ConfigError as error:
-            self._warn("tensorboard", f"{error.message}; hint: {error.hint}")
+            self._search.warn("tensorboard", f"{error.message}; hint: {error.hint}")
             return None
         except OSError as error:
             if not followed.is_silenced:
@@ -191,7 +151,9 @@ class LogFolder:
         self._stored[path] = part.cursor
         self._left.pop(part.cursor.inode, None)
         self._left[part.cursor.inode] = part.cursor
-        stream = Stream(name=self._shown(path), rank=followed.rank, read_at=self._read_at, is_history=part.is_history)
+        stream = Stream(
+            name=self._search.shown(path), rank=followed.rank, read_at=self._read_at, is_history=part.is_history
+        )
         return LogPiece(
             path=path, run_id=followed.run_id, stream=stream, cursor=part.cursor, lines=part.lines, rows=part.rows
         )
@@ -211,11 +173,11 @@ class LogFolder:
 
     def _scan(self) -> None:
         self._find()
-        if self.places.output_dir is not None:
-            self._saved_bytes = saved_bytes(self.places.output_dir, self.places.skip)
+        if self._search.places.output_dir is not None:
+            self._saved_bytes = saved_bytes(self._search.places.output_dir, self._search.places.skip)
 
     def _find(self) -> None:
-        found = {log.path: log for log in islice(self._newest(), MAX_FILES)}
+        found = {log.path: log for log in islice(self._search.newest(), MAX_FILES)}
         for path, one in reversed(found.items()):  # oldest first: the order of the training
             if path in self._followed:
                 self._followed[path].run_id = self._run_id(one.sub_folder)
@@ -237,7 +199,7 @@ class LogFolder:
                 return True
         return False
 
-    def _begun(self, found: _Found) -> FollowedLog:
+    def _begun(self, found: FoundLog) -> FollowedLog:
         path, stored = Path(found.path), self._stored.get(found.path)
         is_events = is_event_file(path.name)
         left = None if is_events else self._left.get(found.inode)  # a number may be used again: the content decides
@@ -253,7 +215,7 @@ class LogFolder:
         )
 
     def _rank(self, path: str) -> int | None:
-        for pattern in self.places.patterns:
+        for pattern in self._search.places.patterns:
             rank = rank_by_pattern(path, pattern)
             if rank is not None:
                 return rank
@@ -263,107 +225,4 @@ class LogFolder:
         return self.is_first and self._scanned_s is None
 
     def _run_id(self, sub_folder: str) -> str:
-        return f"{self.places.run}/{sub_folder}" if sub_folder else self.places.run
-
-    def _newest(self) -> Iterator[_Found]:
-        """Yield each log once, the newest first; by the name of a link only if it has no other."""
-        found: dict[tuple[int, int], tuple[float, _Found]] = {}
-        named = sorted(self._all(), key=lambda one: is_link(one[0]))
-        places = [(path, sub_folder, False) for path, sub_folder in named]
-        if self.places.outputs:
-            newest = self._newest_run()
-            places += [(path, newest, True) for path in self.places.outputs]
-        for path, sub_folder, is_output in places:
-            with suppress(OSError):
-                facts = Path(path).stat()
-                if not stat.S_ISREG(facts.st_mode):
-                    self._warn(path, f"it is not a regular file; hint: {NO_FILE_HINT}")
-                    continue
-                one = _Found(path=path, sub_folder=sub_folder, inode=facts.st_ino, is_output=is_output)
-                found.setdefault((facts.st_dev, facts.st_ino), (facts.st_mtime, one))
-        if len(found) > MAX_FILES:
-            self._warn(str(self.places.output_dir), f"it has {len(found):,} logs; the newest {MAX_FILES} are followed")
-        for _, one in sorted(found.values(), key=lambda item: (item[0], item[1].path), reverse=True):
-            yield one
-
-    def _newest_run(self) -> str:
-        """Return the newest folder of a run below the run: what prints now belongs to it. Empty: there is none."""
-        begun: dict[str, float] = {}
-        inside = [] if self.places.output_dir is None else entries(self.places.output_dir)
-        checkpoints = steps_in(entry.name for entry in inside)
-        for entry in inside:
-            if entry.name not in checkpoints and is_folder(entry) and is_run(entry.name, entries(Path(entry.path))):
-                with suppress(OSError):
-                    begun[entry.name] = entry.stat().st_mtime
-        return max(begun, key=lambda name: begun[name], default="")
-
-    def _all(self) -> Iterator[tuple[str, str]]:
-        if self.places.output_dir is not None:
-            yield from self._inside(self.places.output_dir)
-            yield from self._beside(self.places.output_dir)
-        for pattern in self.places.patterns:
-            for path in islice(iglob(glob_of(pattern), recursive=True), MAX_NAMES):  # noqa: PTH207 - absolute ones
-                yield path, ""
-
-    def _beside(self, output_dir: Path) -> Iterator[tuple[str, str]]:
-        folder = Path(training_folder(str(output_dir)))
-        for entry in entries(folder) if folder != output_dir else ():
-            if self._is_log(entry):
-                yield entry.path, ""
-
-    def _inside(self, folder: Path) -> Iterator[tuple[str, str]]:
-        inside = entries(folder)
-        checkpoints = steps_in(entry.name for entry in inside)
-        for entry in inside:
-            if self._is_log(entry):
-                yield entry.path, ""
-            elif entry.name not in checkpoints and is_folder(entry):
-                yield from self._below(entry)
-
-    def _below(self, folder: os.DirEntry[str]) -> Iterator[tuple[str, str]]:
-        inside = entries(Path(folder.path))
-        sub_folder = folder.name if is_run(folder.name, inside) else ""
-        for entry in (*inside, *of_ranks(inside, folder.name)):
-            if self._is_log(entry):
-                yield entry.path, sub_folder
-            elif folder.name in EVENT_FOLDERS and is_folder(entry):
-                yield from events_in(entry)
-
-    def _is_log(self, entry: os.DirEntry[str]) -> bool:
-        try:
-            return self._is_followed(entry)
-        except OSError:  # of a file server; the next scan asks again
-            return False
-
-    def _is_followed(self, entry: os.DirEntry[str]) -> bool:
-        if not (is_log(entry.name) or is_event_file(entry.name) or self._has_steps(entry)):
-            return False
-        if not entry.is_symlink():
-            return True
-        folder = self.places.output_dir
-        inside = folder is not None and Path(canonical(entry.path)).is_relative_to(canonical(str(folder)))
-        if not inside:
-            self._warn(entry.path, "it is a link out of the folder: name it in [health] logs to follow it")
-        return inside
-
-    def _has_steps(self, entry: os.DirEntry[str]) -> bool:
-        """Return whether a file of JSON lines that no name marks as a log begins as one: data sets lie there too."""
-        if not entry.name.endswith(".jsonl") or not entry.is_file(follow_symlinks=False):
-            return False
-        known = self._begin_as_logs.get(entry.path)
-        if known is None:
-            known = begins_with_step(Path(entry.path))
-            if known is not None and len(self._begin_as_logs) < MAX_NAMES:
-                self._begin_as_logs[entry.path] = known
-        return bool(known)
-
-    def _shown(self, path: str) -> str:
-        folder = self.places.output_dir
-        if folder is not None and Path(path).is_relative_to(folder):
-            return str(Path(path).relative_to(folder))
-        return path
-
-    def _warn(self, path: str, why: str) -> None:
-        if path not in self._warned:
-            self._warned.add(path)
-            log.warning("not followed: %s: %s", path, why)
+        return f"{self._search.places.run}/{sub_folder}" if sub_folder else self._search.places.run

@@ -173,3 +173,11 @@ def printed_rank(line: str) -> int | None:
     """Return the rank in the prefix of a line, as torchrun, Megatron and srun -l write it."""
     found = _RANK.match(line)
     return None if found is None else int(found["named"] or found["bare"])
+
+
+def has_any(text: str, parts: Sequence[str]) -> bool:
+    """Return whether a text has one of the parts."""
+    for part in parts:  # noqa: SIM110 - a generator takes three times as long
+        if part in text:
+            return True
+    return False

@@ -84,7 +84,7 @@ def log_report(path: str, *, lines: int, log: RunLog, pace: Replay | None = None
         steps=log.steps,
         incidents=tuple(_incident(one, numbers[one.id]) for one in incidents),
         hits=tuple(sorted(found, key=lambda hit: hit.number)),
-        findings=log.findings,
+        findings=log.state.findings,
         pace=pace,
     )
 

@@ -18,12 +18,13 @@ from itertools import islice
 from tracker.domain.health.branches import goes_back, is_after_incident, remember
 from tracker.domain.health.code_rules import CodeRules, ReadLine, hit_of_finding, read_line
 from tracker.domain.health.episodes import Episode, begun
-from tracker.domain.health.hints import OOM, hint_of_finding, incident_in
+from tracker.domain.health.hints import OOM, incident_in
 from tracker.domain.health.line_rules import (
     NAN,
     Fits,
     LineHit,
     LineRule,
+    has_any,
     nan_hit,
     plain_line,
     printed_rank,
@@ -39,11 +40,14 @@ from tracker.domain.health.logs.streams import NEVER, Stream
 from tracker.domain.health.logs.text import RawLine
 from tracker.domain.health.processes.pace import JobPhase, phase_of_line
 from tracker.domain.health.processes.signs import ProcessSign, incident_of_sign
-from tracker.domain.health.run_state import RunState, StepsRead, StreamState, certain_bar
+from tracker.domain.health.run_findings import (
+    forget_taken_findings,
+    incidents_of_findings,
+    keep_recent_findings,
+)
+from tracker.domain.health.run_state import RunState, StepsRead, StreamState, certain_bar, last_lines_text
 from tracker.domain.health.series.conditions import MetricCondition
 from tracker.domain.health.series.kinds import loss_in
-from tracker.domain.health.series.loss import SeriesFinding
-from tracker.domain.health.series_incidents import SeenFinding, finding_key, incident_of
 from tracker.domain.records.display import one_line, shortened
 from tracker.domain.records.training import IncidentEnd, TrainingIncident, TroubleLine, TroubleSource
 from tracker.domain.records.types import CurvePoint
@@ -53,7 +57,6 @@ PROCESSES = "processes"
 """As the log of what no log says."""
 TEXT_CHARS = 300
 MAX_INDENT = 40
-MAX_LAST_LINES = 64
 MAX_SUMMARY = 20
 KEPT_ENDED = 1000
 """Ended incidents that one reading hands out; more in one log are one failure that repeats."""
@@ -165,15 +168,7 @@ class RunLog:
             its_log = self._newest if rank is None else self._of_rank.get(rank, self._newest)
             episode = self._join(found, its_log, is_history=False)
             if sign.capture:
-                episode.capture = "\n\n".join(filter(None, (sign.capture, self._last_lines())))
-
-    def _last_lines(self) -> str:
-        """Return the last line of each rank that has a log of its own, as text."""
-        lines = []
-        for rank, state in sorted(self._of_rank.items())[:MAX_LAST_LINES]:
-            if state.recent:
-                lines.append(f"rank {rank}: {self._shown(state.recent[-1])}")
-        return "\n".join(("last lines:", *lines)) if lines else ""
+                episode.capture = "\n\n".join((sign.capture, *last_lines_text(self._of_rank, self._shown)))
 
     def end_stop(self) -> None:
         """Note that a training which a user had stopped runs again: what fails now is another incident."""
@@ -213,16 +208,7 @@ class RunLog:
 
     def series_incidents(self, stream: Stream) -> tuple[TrainingIncident, ...]:
         """Return what the numbers show, as incidents; `stream`: the log that was read last."""
-        shown = []
-        for finding in self.findings:
-            new = SeenFinding(
-                stream=stream.name, at=stream.read_at, is_history=stream.is_history, branch=self.state.starts.branch
-            )
-            seen = self.state.seen.setdefault(finding_key(finding), new)
-            found = incident_of(finding, self.state.run_id, seen, self._said.get(finding.name))
-            joint = hint_of_finding(self.state, finding)
-            shown.append(replace(found, hint=f"{joint}; {found.hint}") if joint else found)
-        return tuple(shown)
+        return incidents_of_findings(self.state, stream, self._said)
 
     def end_history(self, recent: Collection[str]) -> None:
         """Note that all that was written before the run was followed is read.
@@ -233,33 +219,22 @@ class RunLog:
         episode = self.state.episode
         if episode is not None and episode.newest is not None and episode.newest.stream in recent:
             episode.is_history = False
-        for finding in self.findings:
-            key = finding_key(finding)
-            seen = self.state.seen.get(key)
-            if finding.over_step is None and seen is not None and seen.stream in recent:
-                self.state.seen[key] = replace(seen, is_history=False)
+        keep_recent_findings(self.state, recent)
 
     def forget_taken(self) -> None:
         """Forget the points and incidents that were stored."""
         self.points.clear()
         self.ended.clear()
-        for series in (self.state.series, self.state.unnumbered):
-            for finding in series.taken():
-                self.state.seen.pop(finding_key(finding), None)
+        forget_taken_findings(self.state)
 
     @property
     def steps(self) -> StepsRead:
         """What the lines of steps said."""
         return self.state.steps
 
-    @property
-    def findings(self) -> tuple[SeriesFinding, ...]:
-        """What the numbers show, in the order of the log."""
-        return self.state.findings
-
     def _trouble(self, plain: str, row: StepRow | None, recent: Sequence[str]) -> LineHit | None:
         found = None
-        if self._triggers is None or _has_any(plain.lower(), self._triggers):
+        if self._triggers is None or has_any(plain.lower(), self._triggers):
             found = rule_hit(plain, self.rules, self.fits)
         if found is None:
             found = traceback_hit(recent, self.rules) if row is None else nan_hit(plain, row)
@@ -370,10 +345,3 @@ class RunLog:
         self._live_time_s(stream)
         if run.episode is not None and not run.steps.bars_repeat:
             self._progress(run.episode, bar.step, stream)
-
-
-def _has_any(text: str, parts: Sequence[str]) -> bool:
-    for part in parts:  # noqa: SIM110 - a generator takes three times as long
-        if part in text:
-            return True
-    return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from statistics import median
@@ -22,6 +22,7 @@ from tracker.domain.health.series.training import RunSeries
 from tracker.domain.health.series_incidents import SeenFinding
 from tracker.domain.records.training import CONTEXT_LINES, TrainingIncident
 
+MAX_LAST_LINES = 64
 GAPS = 20
 """Newest times between two logged steps that show the usual one."""
 PAUSE_S = 30.0
@@ -222,3 +223,13 @@ class RunState:
     def findings(self) -> tuple[SeriesFinding, ...]:
         """What the numbers show, in the order of the log."""
         return (*self.series.findings, *self.unnumbered.findings)
+
+
+def last_lines_text(states: Mapping[int, StreamState], shown: Callable[[str], str]) -> Iterator[str]:
+    """Yield one text with the last line of each rank that has a log of its own, if there is any."""
+    lines = []
+    for rank, state in sorted(states.items())[:MAX_LAST_LINES]:
+        if state.recent:
+            lines.append(f"rank {rank}: {shown(state.recent[-1])}")
+    if lines:
+        yield "\n".join(("last lines:", *lines))

@@ -3,11 +3,21 @@
 from collections.abc import Mapping
 
 from tracker.domain.records.types import VerdictWord
-from tracker.domain.tables.columns import TableDefinition, category, count, flag, moment, number, optional_count, text
+from tracker.domain.tables.columns import (
+    RUN,
+    STEP,
+    TableDefinition,
+    category,
+    count,
+    flag,
+    moment,
+    number,
+    optional_count,
+    text,
+)
+from tracker.domain.tables.followed import ALERTS, CURVES, INCIDENTS, LOG, POINTS, PROGRESS
 
 _WORDS = tuple(str(word) for word in VerdictWord)
-_RUN = text("run", "Name of the run.")
-_STEP = count("step", "Step of the checkpoint.")
 _PLAN = text("plan_id", "Identifies the evaluation in every table.")
 _SUITE = category("suite", "Suite that was evaluated.")
 _BENCHMARK = category("benchmark", "Benchmark.")
@@ -17,7 +27,7 @@ RUNS = TableDefinition(
     name="runs",
     row="run",
     columns=(
-        _RUN,
+        RUN,
         count("checkpoints", "Steps with an evaluation."),
         count("gaps", "Steps without one."),
         count("losses_open", "Losses that have not ended."),
@@ -36,8 +46,8 @@ CHECKPOINTS = TableDefinition(
     name="checkpoints",
     row="content of a step, or a gap",
     columns=(
-        _RUN,
-        _STEP,
+        RUN,
+        STEP,
         text("digest", "SHA-256 of the weights; empty: a gap."),
         text("source", "The trainer's folder."),
         text("pin", "The tracker's own copy; empty: deleted."),
@@ -54,8 +64,8 @@ SCORES = TableDefinition(
     name="scores",
     row="benchmark of a checkpoint, or subset",
     columns=(
-        _RUN,
-        _STEP,
+        RUN,
+        STEP,
         _SUITE,
         _BENCHMARK,
         _SUBSET,
@@ -82,8 +92,8 @@ VERDICTS = TableDefinition(
     name="verdicts",
     row="verdict or finding",
     columns=(
-        _RUN,
-        _STEP,
+        RUN,
+        STEP,
         _SUITE,
         category("benchmark", "Benchmark; empty: all of the suite together."),
         _SUBSET,
@@ -114,8 +124,8 @@ SAMPLES = TableDefinition(
     name="samples",
     row="planned answer",
     columns=(
-        _RUN,
-        _STEP,
+        RUN,
+        STEP,
         _SUITE,
         _BENCHMARK,
         category("subset", "Subset of the sample; empty: none."),
@@ -138,8 +148,8 @@ LATENCY = TableDefinition(
     name="latency",
     row="load of a checkpoint",
     columns=(
-        _RUN,
-        _STEP,
+        RUN,
+        STEP,
         _LOAD,
         category("word", "The most urgent verdict on its latency; NaN: none.", ordered=_WORDS),
         category("failure", "Code of the error; empty: there is a result."),
@@ -165,8 +175,8 @@ REQUESTS = TableDefinition(
     name="requests",
     row="request of a latency test",
     columns=(
-        _RUN,
-        _STEP,
+        RUN,
+        STEP,
         _LOAD,
         category("side", "candidate, or reference that was timed in between."),
         count("position", "Position in the test, from 0."),
@@ -179,7 +189,7 @@ LOSSES = TableDefinition(
     name="losses",
     row="lost skill, from its alarm to its end",
     columns=(
-        _RUN,
+        RUN,
         _SUITE,
         category("benchmark", "Benchmark; empty: all of the suite together."),
         _SUBSET,
@@ -208,7 +218,7 @@ FORGETTING = TableDefinition(
     name="forgetting",
     row="benchmark",
     columns=(
-        _RUN,
+        RUN,
         _BENCHMARK,
         _SUBSET,
         number("peak", "Mean score of the best checkpoints."),
@@ -233,8 +243,8 @@ EVENTS = TableDefinition(
     name="events",
     row="change of a sample",
     columns=(
-        _RUN,
-        _STEP,
+        RUN,
+        STEP,
         _BENCHMARK,
         category("subset", "Subset of the sample; empty: none."),
         category("event", "learned, forgotten, or relearned."),
@@ -245,7 +255,7 @@ SWEEPS = TableDefinition(
     name="sweeps",
     row="benchmark of a target in one variant; each axis adds a column `set_AXIS`",
     columns=(
-        _RUN,
+        RUN,
         category("sweep", "Name of the sweep."),
         moment("due_at", "Time for which the sweep run was due."),
         category("target", "Checkpoint or endpoint."),
@@ -265,8 +275,8 @@ COSTS = TableDefinition(
     name="costs",
     row="evaluation",
     columns=(
-        _RUN,
-        _STEP,
+        RUN,
+        STEP,
         _SUITE,
         category("asked", "Part of the benchmarks: whole, screen, or rest."),
         number("loading_s", "Time to load the weights.", "s"),
@@ -282,81 +292,6 @@ COSTS = TableDefinition(
         _PLAN,
     ),
 )
-ALERTS = TableDefinition(
-    name="alerts",
-    row="alert",
-    columns=(
-        _RUN,
-        optional_count("step", "Step of the checkpoint or the training; NA: unknown."),
-        category("kind", "What it is about."),
-        category("state", "firing or resolved."),
-        category("benchmark", "Benchmark; empty: none, or several together."),
-        text("message", "Its text."),
-        text("fingerprint", "Identifies its cause."),
-        moment("since", "Time of its state."),
-    ),
-)
-
-CURVES = TableDefinition(
-    name="curves",
-    row="logged value of the training, without what a restart discarded",
-    columns=(_RUN, _STEP, category("key", "Name of the curve, such as train/loss."), number("value", "Its value.")),
-)
-
-POINTS = TableDefinition(
-    name="points",
-    row="value of a curve as it was read, in this order",
-    columns=(_RUN, _STEP, category("key", "Name of the curve."), number("value", "Its value.")),
-)
-
-INCIDENTS = TableDefinition(
-    name="incidents",
-    row="incident of the training",
-    columns=(
-        _RUN,
-        moment("seen_at", "When its first line was read."),
-        text("id", "As in `tracker incidents`."),
-        category("class", "What happened, such as oom."),
-        flag("is_alert", "Whether it is worth a notification."),
-        optional_count("step", "Last step before it."),
-        moment("last_seen_at", "When its newest line was read."),
-        count("lines", "Its lines."),
-        category("ended_by", "Why it is over; empty: it lasts."),
-        optional_count("ended_step", "Step that showed it."),
-        text("reason", "Why a user dismissed it."),
-        text("text", "The line that explains it."),
-    ),
-)
-
-PROGRESS = TableDefinition(
-    name="progress",
-    row="training whose logs are read",
-    columns=(
-        _RUN,
-        optional_count("last_step", "Newest step in its logs."),
-        category("state", "What its processes do, or how they ended; empty: none was seen."),
-        number("usual_s", "Usual time between two logged steps.", "s"),
-        number("productive_share", "Share of the time in which steps advanced."),
-        moment("read_at", "When its logs had anything new."),
-    ),
-)
-
-LOG = TableDefinition(
-    name="log",
-    row="event of the log",
-    columns=(
-        _RUN,
-        count("number", "Grows from event to event."),
-        moment("at", "When it happened."),
-        category("kind", "What happened, such as evaluated, changed or alert."),
-        optional_count("step", "Step of the checkpoint; missing: none."),
-        text("subject", "Benchmark, subject of an alert or a silence, or name of a setting."),
-        text("before", "Verdict, message or value that was replaced."),
-        text("after", "The new one; of an evaluation its verdicts."),
-        text("reason", "Why."),
-    ),
-)
-
 TABLES: Mapping[str, TableDefinition] = {
     table.name: table
     for table in (

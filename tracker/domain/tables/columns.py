@@ -102,3 +102,7 @@ def flag(name: str, meaning: str) -> Column:
 def moment(name: str, meaning: str) -> Column:
     """Return a column of points in time."""
     return Column(name=name, kind=Kind.TIME, meaning=meaning)
+
+
+RUN = text("run", "Name of the run.")
+STEP = count("step", "Step of the checkpoint.")

@@ -16,22 +16,9 @@ from tracker.domain.overview.costs import asked_by
 from tracker.domain.records.alerts import Alert, SubjectKind
 from tracker.domain.records.losses import Acceptance, Closing, Drop, Incident
 from tracker.domain.records.types import Gap, Report, VerdictWord
-from tracker.domain.tables.catalog import (
-    ALERTS,
-    CHECKPOINTS,
-    COSTS,
-    CURVES,
-    FORGETTING,
-    INCIDENTS,
-    LATENCY,
-    LOG,
-    LOSSES,
-    POINTS,
-    PROGRESS,
-    REQUESTS,
-    RUNS,
-)
+from tracker.domain.tables.catalog import CHECKPOINTS, COSTS, FORGETTING, LATENCY, LOSSES, REQUESTS, RUNS
 from tracker.domain.tables.columns import Rows, TableDefinition
+from tracker.domain.tables.followed import ALERTS, CURVES, INCIDENTS, LOG, POINTS, PROGRESS
 from tracker.domain.tables.selection import StoredEvaluation
 
 if TYPE_CHECKING:  # slow to import, and most tables need none of it

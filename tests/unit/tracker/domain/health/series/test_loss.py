@@ -87,13 +87,13 @@ def test_no_series_is_an_error(losses: list[float]) -> None:
 def test_steps_that_go_back_begin_a_series_of_their_own() -> None:
     lines = [f"step {step} | loss {loss}" for step, loss in series(calm(40))]
     again = [f"step {step} | loss {loss}" for step, loss in series(calm(10, level=9.0), first=100)]
-    assert read_log([*lines, *again], RunLog(rules=(), state=RunState())).findings == ()
+    assert read_log([*lines, *again], RunLog(rules=(), state=RunState())).state.findings == ()
     ranks = [line for line in lines for _ in range(4)]
     assert read_log(ranks, RunLog(rules=(), state=RunState())).steps.last == 390
 
 
 def alerts_of(log: RunLog) -> list[SeriesFinding]:
-    return [finding for finding in log.findings if finding.is_alert]
+    return [finding for finding in log.state.findings if finding.is_alert]
 
 
 def losses_of(name: str) -> Points:
