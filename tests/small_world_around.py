@@ -18,9 +18,8 @@ from tracker.app.health.follow import LogFollower
 from tracker.app.health.settings import AgentSettings
 from tracker.config.health import load_rules
 from tracker.domain.log.events import CHARS, EventKind, RunEvent
-from tracker.domain.records.alerts import Alert, AlertMessage, SubjectKind
+from tracker.domain.records.alerts import Alert, AlertMessage, SubjectKind, alert_subject_text
 from tracker.domain.records.display import one_line, shortened
-from tracker.domain.records.subjects import alert_subject_text
 from tracker.domain.records.tracking import TrackingItem
 from tracker.domain.records.types import Report
 from tracker.wiring.agent import follower_of

@@ -8,11 +8,11 @@ from dashboards.views.evidence import EvidenceView, NoiseView, ProofView, onset_
 from tracker.domain.alerts.rules import reason_without_alert
 from tracker.domain.log.events import RunEvent, event_text
 from tracker.domain.overview.run import URGENCY, Overview
+from tracker.domain.records.alerts import subject_text
 from tracker.domain.records.display import change_interval_text, count_text, one_line, signed_text
 from tracker.domain.records.loss_text import end_text, loss_subject, loss_text
 from tracker.domain.records.losses import Acceptance, Closing, Incident
 from tracker.domain.records.reason_text import reason_text
-from tracker.domain.records.subjects import subject_text
 from tracker.domain.records.types import Verdict, VerdictWord
 from tracker.domain.scores.series_changes import series_numbers
 from tracker.domain.scores.suspicion import word_of_loss

@@ -9,6 +9,7 @@ from tracker.domain.calibration.repetition_text import repetition_text
 from tracker.domain.overview.noise import noise_facts, range_text
 from tracker.domain.overview.run import Overview
 from tracker.domain.overview.standings import Standing
+from tracker.domain.records.alerts import baseline_text
 from tracker.domain.records.calibration import Repetition
 from tracker.domain.records.display import (
     NOTHING,
@@ -21,7 +22,6 @@ from tracker.domain.records.display import (
     steps_text,
 )
 from tracker.domain.records.reason_text import reason_text, shown_p
-from tracker.domain.records.subjects import baseline_text
 from tracker.domain.records.types import IS_BACK, WORSE, Comparison, Verdict, VerdictWord
 from tracker.domain.verdicts.screening import mean_text
 

@@ -23,9 +23,9 @@ from eval_jobs.types import BenchmarkFailure
 from tracker.domain.calibration.repetition_text import is_unfit, unfit_text
 from tracker.domain.overview.run import Overview, overview
 from tracker.domain.overview.standings import Standing, decisive_comparison, standings
+from tracker.domain.records.alerts import baseline_text
 from tracker.domain.records.display import count_text, evaluated_text, one_line, score_text, steps_text
 from tracker.domain.records.loss_text import drop_baseline_text
-from tracker.domain.records.subjects import baseline_text
 from tracker.domain.records.types import WORSE, Baseline, Verdict, VerdictWord
 from tracker.domain.verdicts.screening import mean_text, savings_text
 

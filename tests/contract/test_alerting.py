@@ -15,8 +15,7 @@ from tests.alerts import RUN, alert, end_of
 from tests.fakes.alerting import FakeAlerting, FakeChannel
 from tests.fakes.clock import FakeClock
 from tracker.adapters.alerts.outbox_sql import AlertOutbox
-from tracker.domain.records.alerts import AlertMessage, AlertState, Silence, SubjectKind
-from tracker.domain.records.subjects import alert_subject_text
+from tracker.domain.records.alerts import AlertMessage, AlertState, Silence, SubjectKind, alert_subject_text
 from tracker.ports import Alerting
 
 FIRING, RESOLVED = AlertState.FIRING, AlertState.RESOLVED

@@ -18,8 +18,7 @@ from tracker.domain.alerts.delivery import (
     without_causes,
 )
 from tracker.domain.alerts.pace import Pace
-from tracker.domain.records.alerts import Alert, AlertMessage, AlertState, ChannelState, Silence
-from tracker.domain.records.subjects import alert_subject_text
+from tracker.domain.records.alerts import Alert, AlertMessage, AlertState, ChannelState, Silence, alert_subject_text
 from tracker.ports import Notifier
 
 

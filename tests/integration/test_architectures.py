@@ -13,7 +13,7 @@ from eval_jobs.types import CheckpointFormat
 from tests.requires import PROJECT
 from tracker.adapters.checkpoints.files.safetensors_file import read_tensors
 from tracker.adapters.checkpoints.folder.once import pin_folder
-from tracker.domain.checkpoints.tensor_names import absent_by_config
+from tracker.domain.checkpoints.raw.tensor_names import absent_by_config
 
 ALIKE = (
     *("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "olmo", "olmo2", "phi3"),

@@ -12,9 +12,8 @@ from tests.fakes.openai_server import OpenAIServer, Reply, Request, context_over
 from tests.fakes.prober import FakeProber
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.review import review
-from tracker.domain.records.alerts import AlertState
+from tracker.domain.records.alerts import AlertState, alert_subject_text
 from tracker.domain.records.reason_text import reason_text
-from tracker.domain.records.subjects import alert_subject_text
 from tracker.domain.records.types import VerdictWord
 
 COUNT = 20

@@ -16,11 +16,11 @@ from tracker.domain.overview.costs import cost_text
 from tracker.domain.overview.noise import range_text
 from tracker.domain.overview.run import SYMBOLS, Overview, overview
 from tracker.domain.overview.standings import headline
+from tracker.domain.records.alerts import subject_text
 from tracker.domain.records.calibration import Repetition
 from tracker.domain.records.display import clean, count_text, one_line, percent_text, score_text, shortened
 from tracker.domain.records.reason_text import latency_reason_text, reason_text
 from tracker.domain.records.reasons import Failed
-from tracker.domain.records.subjects import subject_text
 from tracker.domain.records.types import IS_BACK, WORSE, Gap, LatencyVerdict, Report, Verdict, VerdictWord
 from tracker.domain.verdicts.screening import mean_text, savings_text
 

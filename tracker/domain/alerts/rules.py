@@ -14,13 +14,12 @@ from eval_jobs.types import EvalRecord
 from tracker.domain.alerts.evidence import comparing, corrects, evidence_of_latency, evidence_of_loss, looking
 from tracker.domain.calibration.noise import repetition
 from tracker.domain.calibration.repetition_text import is_unfit, repetition_text, unfit_text
-from tracker.domain.records.alerts import Alert, AlertKind, AlertState, AlertSubject, SubjectKind
+from tracker.domain.records.alerts import Alert, AlertKind, AlertState, AlertSubject, SubjectKind, alert_subject_text
 from tracker.domain.records.calibration import Calibration, Fitness, Repetition
 from tracker.domain.records.loss_text import end_text, loss_text
 from tracker.domain.records.losses import Acceptance, Closing, Incident, Measure
 from tracker.domain.records.reason_text import latency_reason_text, reason_text
 from tracker.domain.records.reasons import Together
-from tracker.domain.records.subjects import alert_subject_text
 from tracker.domain.records.types import IS_BACK, WORSE, Gap, LatencyVerdict, Report, Verdict, VerdictWord
 from tracker.domain.scores.suspicion import word_of_loss
 

@@ -13,9 +13,8 @@ from datetime import UTC
 
 from eval_jobs.identity import content_hash
 from eval_jobs.limits import cut
-from tracker.domain.records.alerts import Alert, AlertEvidence, AlertKind, AlertMessage, AlertState
+from tracker.domain.records.alerts import Alert, AlertEvidence, AlertKind, AlertMessage, AlertState, alert_subject_text
 from tracker.domain.records.display import count_text, names_text, one_line, score_text, signed_text, steps_text
-from tracker.domain.records.subjects import alert_subject_text
 
 MAX_NAME_CHARS = 80
 MAX_SENTENCE_CHARS = 600

@@ -36,7 +36,7 @@ from tracker.domain.checkpoints.listing import (
     is_temporary,
 )
 from tracker.domain.checkpoints.names import counts_epochs, is_step
-from tracker.domain.checkpoints.raw_state import check_config
+from tracker.domain.checkpoints.raw.state import check_config
 from tracker.domain.checkpoints.unusable import NotYet, Rejected, not_yet, rejected
 from tracker.domain.records.display import count_text
 

@@ -24,7 +24,7 @@ from tracker.domain.checkpoints.listing import (
     base_model_of,
     is_temporary,
 )
-from tracker.domain.checkpoints.raw_state import RawLayout, find_raw
+from tracker.domain.checkpoints.raw.state import RawLayout, find_raw
 from tracker.domain.checkpoints.unusable import (
     NotYet,
     Rejected,

@@ -10,10 +10,9 @@ from enum import StrEnum
 
 from eval_jobs.identity import content_hash
 from eval_jobs.types import Checkpoint, EvalRecord
-from tracker.domain.records.alerts import Alert, AlertState
+from tracker.domain.records.alerts import Alert, AlertState, alert_subject_text, subject_text
 from tracker.domain.records.display import names_text, one_line, score_text, shortened, steps_text
 from tracker.domain.records.losses import Acceptance
-from tracker.domain.records.subjects import alert_subject_text, subject_text
 from tracker.domain.records.types import Gap, Report, VerdictWord
 
 CHARS = 300

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tracker.domain.overview.run import URGENCY, Overview
+from tracker.domain.records.alerts import subject_text
 from tracker.domain.records.display import count_text, names_text, steps_text
 from tracker.domain.records.losses import Measure
 from tracker.domain.records.reasons import NothingEarlier
-from tracker.domain.records.subjects import subject_text
 from tracker.domain.records.types import IS_BACK, WORSE, Baseline, Comparison, Gap, Verdict, VerdictWord
 
 MAX_CHARS = 120

@@ -6,9 +6,9 @@ end_text(incident)      # recovered at step 900, last worse than the baseline at
 
 from collections.abc import Iterable, Mapping
 
+from tracker.domain.records.alerts import subject_text
 from tracker.domain.records.display import names_text, score_text, steps_text
 from tracker.domain.records.losses import Closing, Drop, Incident, Measure
-from tracker.domain.records.subjects import subject_text
 
 MEASURES = {
     Measure.SCORE: "",

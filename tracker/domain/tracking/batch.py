@@ -20,10 +20,10 @@ from eval_jobs.types import (
     ProbeResult,
 )
 from tracker.domain.records import tracking
+from tracker.domain.records.alerts import baseline_text
 from tracker.domain.records.display import one_line
 from tracker.domain.records.loss_text import drop_baseline_text
 from tracker.domain.records.metric_keys import metric_key, unique_keys
-from tracker.domain.records.subjects import baseline_text
 from tracker.domain.records.types import CurvePoint, Report, Verdict, VerdictWord
 from tracker.domain.scores.summary import summarise
 from tracker.domain.tracking.trainer_run import LOSS_KEY

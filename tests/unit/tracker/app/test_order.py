@@ -17,9 +17,8 @@ from tests.unit.tracker.app.test_tick import Fuse, cut
 from tracker.app.tick import tick
 from tracker.app.world import QueueOrder, WatchState
 from tracker.domain.log.events import EventKind, RunEvent
-from tracker.domain.records.alerts import AlertState
+from tracker.domain.records.alerts import AlertState, alert_subject_text
 from tracker.domain.records.policy import Pinned
-from tracker.domain.records.subjects import alert_subject_text
 from tracker.domain.records.types import Report, VerdictWord
 from tracker.domain.verdicts.out_of_order import words_by_benchmark
 

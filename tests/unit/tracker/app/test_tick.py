@@ -25,9 +25,8 @@ from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.tick import tick
 from tracker.app.world import WatchState, World
 from tracker.domain.log.events import RunEvent
-from tracker.domain.records.alerts import Alert, AlertKind, AlertState
+from tracker.domain.records.alerts import Alert, AlertKind, AlertState, alert_subject_text
 from tracker.domain.records.policy import Pinned
-from tracker.domain.records.subjects import alert_subject_text
 from tracker.domain.records.tracking import RejectedItem
 from tracker.domain.records.types import Gap, Report, VerdictWord
 

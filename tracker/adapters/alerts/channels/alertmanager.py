@@ -13,9 +13,8 @@ from tracker.adapters.alerts.sending.markdown import address
 from tracker.adapters.alerts.sending.posting import JSON, json_bytes, post, unknown_answer
 from tracker.adapters.alerts.sending.target import Channel
 from tracker.domain.alerts.text import AlertLines, entry_of, line_of, run_and_step
-from tracker.domain.records.alerts import Alert, AlertKind, AlertMessage, AlertState
+from tracker.domain.records.alerts import Alert, AlertKind, AlertMessage, AlertState, alert_subject_text
 from tracker.domain.records.display import one_line
-from tracker.domain.records.subjects import alert_subject_text
 
 LASTS = timedelta(days=30)
 TEST_LASTS = timedelta(minutes=5)

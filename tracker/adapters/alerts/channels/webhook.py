@@ -15,9 +15,8 @@ from tracker.adapters.alerts.sending.markdown import address
 from tracker.adapters.alerts.sending.posting import JSON, json_bytes, post
 from tracker.adapters.alerts.sending.target import Channel, hmac_base64
 from tracker.domain.alerts.text import id_of, message_text
-from tracker.domain.records.alerts import Alert, AlertMessage
+from tracker.domain.records.alerts import Alert, AlertMessage, alert_subject_text
 from tracker.domain.records.display import clean, one_line
-from tracker.domain.records.subjects import alert_subject_text
 
 SCHEMA_VERSION = 1
 _ENCODED = "whsec_"

@@ -38,7 +38,7 @@ from tracker.adapters.checkpoints.pins.manifest import read_pin, write_manifest
 from tracker.domain.checkpoints.completeness import Complete
 from tracker.domain.checkpoints.listing import ADAPTER_CONFIG, CONFIG, DCP_INDEX, LATEST, Broken, RawKind, StateIndex
 from tracker.domain.checkpoints.pin import Pin
-from tracker.domain.checkpoints.raw_state import PICKLE_HINT
+from tracker.domain.checkpoints.raw.state import PICKLE_HINT
 from tracker.domain.checkpoints.watching import WatchOptions
 
 log = logging.getLogger(__name__)

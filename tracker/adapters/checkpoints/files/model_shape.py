@@ -12,7 +12,7 @@ from eval_jobs.host.bounded.files import read_bytes
 from eval_jobs.host.bounded.json_text import parse_json
 from tracker.adapters.checkpoints.files.safetensors_file import read_tensors
 from tracker.domain.checkpoints.listing import CONFIG, INDEX
-from tracker.domain.checkpoints.tensors import TensorFact
+from tracker.domain.checkpoints.raw.tensors import TensorFact
 from tracker.domain.readiness.training.memory import LORA_RANK, ModelShape
 
 _HINT = "name the folder of a Hugging Face model with config.json and *.safetensors"

@@ -19,7 +19,7 @@ from eval_jobs.host.bounded.files import open_regular
 from eval_jobs.serve.worker_extension.tracker_worker.weight_files import MAX_HEADER_BYTES, parse_header
 from tracker.adapters.checkpoints.files.zero_blocks import ZeroScan, is_zero
 from tracker.domain.checkpoints.listing import Broken, Header
-from tracker.domain.checkpoints.tensors import BLOCK_BYTES, TensorFact, WeightsContent, ZeroRun
+from tracker.domain.checkpoints.raw.tensors import BLOCK_BYTES, TensorFact, WeightsContent, ZeroRun
 
 CHUNK_BYTES = 8 << 20
 """Memory of a pass over the weights; a multiple of every item size."""

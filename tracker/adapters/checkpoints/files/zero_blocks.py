@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from tracker.domain.checkpoints.tensors import BLOCK_BYTES, ZeroRun
+from tracker.domain.checkpoints.raw.tensors import BLOCK_BYTES, ZeroRun
 
 
 class ZeroScan:

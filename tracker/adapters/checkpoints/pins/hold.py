@@ -33,7 +33,7 @@ from tracker.adapters.checkpoints.pins.soundness import PUBLISHED, demand_sound
 from tracker.domain.checkpoints.completeness import Complete, assess_to_hold
 from tracker.domain.checkpoints.listing import Facts, FileFact, RawKind, Site
 from tracker.domain.checkpoints.pin import Pin
-from tracker.domain.checkpoints.tensors import WeightsContent
+from tracker.domain.checkpoints.raw.tensors import WeightsContent
 from tracker.domain.checkpoints.unusable import NotYet, Rejected
 from tracker.domain.checkpoints.watching import FileChange, change_of, known_time, time_of_ns
 

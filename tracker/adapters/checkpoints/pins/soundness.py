@@ -15,8 +15,8 @@ from tracker.adapters.checkpoints.files.safetensors_file import read_tensors
 from tracker.adapters.checkpoints.pins.manifest import read_pin
 from tracker.domain.checkpoints.listing import ADAPTER_CONFIG, CONFIG, Broken, Document
 from tracker.domain.checkpoints.pin import Pin
-from tracker.domain.checkpoints.tensor_names import Earlier, absent_by_config, compare_weights, tensors_text
-from tracker.domain.checkpoints.tensors import WeightsContent, never_written
+from tracker.domain.checkpoints.raw.tensor_names import Earlier, absent_by_config, compare_weights, tensors_text
+from tracker.domain.checkpoints.raw.tensors import WeightsContent, never_written
 
 PUBLISHED = "step-"
 """Prefix of the names of published pins; the step and the digest follow."""

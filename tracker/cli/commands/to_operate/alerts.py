@@ -29,9 +29,9 @@ from tracker.domain.records.alerts import (
     ChannelState,
     Silence,
     SubjectKind,
+    silenced_text,
 )
 from tracker.domain.records.display import NOTHING, count_text, one_line
-from tracker.domain.records.subjects import silenced_text
 from tracker.ports import Notifier
 from tracker.wiring.project import Project, channels_of
 

@@ -18,8 +18,7 @@ from tracker.api.steps import known_names_hint
 from tracker.cli.json_output import json_option, print_json
 from tracker.cli.options import asked_as, config_option
 from tracker.domain.log.events import EventKind, run_event
-from tracker.domain.records.alerts import Silence, SubjectKind
-from tracker.domain.records.subjects import silenced_text
+from tracker.domain.records.alerts import Silence, SubjectKind, silenced_text
 from tracker.wiring.project import Project
 
 UNITS_S = {"s": 1, "min": 60, "h": 3600, "d": 86_400}

@@ -30,7 +30,7 @@ from tracker.cli.options import config_option
 from tracker.cli.settings_text import Values, commented_toml
 from tracker.config import DEFAULT_NAME
 from tracker.domain.checkpoints.listing import RawKind, is_training_data
-from tracker.domain.checkpoints.raw_state import CONFIG_HINT
+from tracker.domain.checkpoints.raw.state import CONFIG_HINT
 from tracker.domain.readiness.proposal import longest_tokens, run_name, serve_values, suite_values
 from tracker.domain.readiness.surroundings import empty_finding
 from tracker.domain.records.display import count_text, one_line

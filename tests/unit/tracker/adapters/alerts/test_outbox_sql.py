@@ -18,8 +18,7 @@ from tracker.adapters.alerts.outbox_sql import AlertOutbox
 from tracker.adapters.alerts.sender_sql import ChannelSender
 from tracker.adapters.database.lock_sql import named_lock
 from tracker.adapters.database.tables import DELIVERIES
-from tracker.domain.records.alerts import AlertMessage, Silence, SubjectKind
-from tracker.domain.records.subjects import alert_subject_text
+from tracker.domain.records.alerts import AlertMessage, Silence, SubjectKind, alert_subject_text
 
 PATIENCE_S = 60.0
 

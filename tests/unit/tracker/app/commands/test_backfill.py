@@ -12,9 +12,8 @@ from tracker.app.commands.backfill import FilledPlace, InTurn, is_measured, noti
 from tracker.app.tick import tick
 from tracker.app.world import WatchState, World
 from tracker.domain.alerts.rules import alert_of_gap
-from tracker.domain.records.alerts import AlertState
+from tracker.domain.records.alerts import AlertState, alert_subject_text
 from tracker.domain.records.losses import Closing
-from tracker.domain.records.subjects import alert_subject_text
 from tracker.domain.records.types import Gap
 from tracker.domain.sweeps.matrix import plans_of
 

@@ -24,9 +24,8 @@ from tracker.app.commands.calibrate import calibration_estimate, next_calibratio
 from tracker.app.steps.calibrating import CalibrationContext
 from tracker.app.tick import tick
 from tracker.app.world import WatchState, World
-from tracker.domain.records.alerts import AlertState
+from tracker.domain.records.alerts import AlertState, alert_subject_text
 from tracker.domain.records.calibration import Calibration
-from tracker.domain.records.subjects import alert_subject_text
 
 ROWS = 100
 INFO = EngineInfo(name="fake", version="1", load_method="cold", load_s=0.5, log="", machine="m")

@@ -14,9 +14,16 @@ from tests.fakes.history import FakeHistory
 from tests.records import forgetting_run
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.domain.alerts.evidence import comparing, evidence_of_loss
-from tracker.domain.records.alerts import Alert, AlertEvidence, AlertKind, AlertState, AlertSubject, SubjectKind
+from tracker.domain.records.alerts import (
+    Alert,
+    AlertEvidence,
+    AlertKind,
+    AlertState,
+    AlertSubject,
+    SubjectKind,
+    alert_subject_text,
+)
 from tracker.domain.records.losses import Drop, Incident
-from tracker.domain.records.subjects import alert_subject_text
 
 RUN = forgetting_run(trouble=False)
 BEFORE, AFTER = RUN.records[5], RUN.records[6]

@@ -24,10 +24,9 @@ from tests.unit.tracker.app.screening_bench import (
 )
 from tracker.app.review import review
 from tracker.app.tick import tick
-from tracker.domain.records.alerts import AlertState
+from tracker.domain.records.alerts import AlertState, alert_subject_text
 from tracker.domain.records.display import duration_text
 from tracker.domain.records.reason_text import reason_text
-from tracker.domain.records.subjects import alert_subject_text
 from tracker.domain.records.types import VerdictWord
 from tracker.domain.verdicts.screening import is_screen, savings_text
 

@@ -9,10 +9,9 @@ import pytest
 from eval_jobs.types import BenchmarkFailure
 from tests.records import checkpoint_of, forgetting_run
 from tracker.domain.alerts.rules import alert_of_acceptance, alert_of_gap, alerts_for, ended_alerts
-from tracker.domain.records.alerts import Alert, AlertState
+from tracker.domain.records.alerts import Alert, AlertState, alert_subject_text
 from tracker.domain.records.losses import Acceptance, Closing, Incident, Measure
 from tracker.domain.records.reasons import ComparedMeans, NoScatter
-from tracker.domain.records.subjects import alert_subject_text
 from tracker.domain.records.types import Gap, LatencyMethod, LatencyMetric, LatencyVerdict, Report, Verdict, VerdictWord
 
 NOW = datetime(2026, 2, 1, tzinfo=UTC)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.deep import sized
 from tracker.adapters.checkpoints.files.zero_blocks import ZeroScan
-from tracker.domain.checkpoints.tensors import BLOCK_BYTES
+from tracker.domain.checkpoints.raw.tensors import BLOCK_BYTES
 
 
 @pytest.fixture(scope="module")

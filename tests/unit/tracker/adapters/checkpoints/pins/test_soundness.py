@@ -18,7 +18,7 @@ from tests.watched import Watched, watching
 from tracker.adapters.checkpoints.files.safetensors_file import read_tensors
 from tracker.adapters.checkpoints.folder.once import pin_folder
 from tracker.adapters.checkpoints.pins.manifest import MANIFEST
-from tracker.domain.checkpoints.tensors import BLOCK_BYTES
+from tracker.domain.checkpoints.raw.tensors import BLOCK_BYTES
 
 ROW_BYTES = 3_596
 DOWN = "model.layers.1.mlp.down_proj.weight"

@@ -4,7 +4,7 @@ from itertools import accumulate
 
 import pytest
 
-from tracker.domain.checkpoints.tensors import BLOCK_BYTES, TensorFact, WeightsContent, ZeroRun, never_written
+from tracker.domain.checkpoints.raw.tensors import BLOCK_BYTES, TensorFact, WeightsContent, ZeroRun, never_written
 
 HEADER = 1_000
 FILE = "model.safetensors"

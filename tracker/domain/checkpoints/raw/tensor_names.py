@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tracker.domain.checkpoints.listing import Document
-from tracker.domain.checkpoints.tensors import TensorFact, WeightsContent
+from tracker.domain.checkpoints.raw.tensors import TensorFact, WeightsContent
 from tracker.domain.records.display import names_text
 
 _BUFFER = re.compile(

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.tiny_model import LAYERS, random_tensors
-from tracker.domain.checkpoints.tensor_names import Earlier, absent_by_config, changed_settings, compare_weights
-from tracker.domain.checkpoints.tensors import TensorFact, WeightsContent
+from tracker.domain.checkpoints.raw.tensor_names import Earlier, absent_by_config, changed_settings, compare_weights
+from tracker.domain.checkpoints.raw.tensors import TensorFact, WeightsContent
 
 LLAMA = {
     "model_type": "llama",
