@@ -15,7 +15,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -134,7 +134,8 @@ def start(
     with mapped_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     record, pid_file = _new_record(folder / f"{name}.log"), folder / f"{name}.pid"
-    try:
+    with ExitStack() as undo:
+        undo.callback(lambda: _end(record, pid_file, clock))
         # Written before the start: if the tracker is killed right after it, the engine is still found by its log.
         _write(pid_file, record)
         with mapped_os_errors(Path(record.tmp_dir).parent):
@@ -144,9 +145,7 @@ def start(
         found = proc.stat(popen.pid)
         record = replace(record, pid=popen.pid, start_time=found.start_time if found else 0)
         _write(pid_file, record)
-    except BaseException:
-        _end(record, pid_file, clock)
-        raise
+        undo.pop_all()
     return EngineProcess(popen, record, pid_file, clock)
 
 

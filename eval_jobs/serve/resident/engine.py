@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -63,11 +63,10 @@ class ResidentEngine:
         """Load `checkpoint` into the running engine, or start one on it. It keeps running after the context ends."""
         process.reap(self._starts.folder, self._clock)
         order = take_order(checkpoint, spec)
-        try:
+        with ExitStack() as undo:
+            undo.callback(self.close)
             endpoint = self._served(order, progress)
-        except BaseException:
-            self.close()
-            raise
+            undo.pop_all()
         try:
             yield endpoint
         finally:

@@ -2,6 +2,7 @@
 
 import os
 import socket
+from contextlib import ExitStack
 from datetime import datetime
 
 from sqlalchemy import Connection, Engine, select
@@ -44,16 +45,14 @@ class SqlLead:
             "since": now,
             "output_dir": self._output_dir,
         }
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._lock.release)  # a leader must have a row
             if self._has_unaware_leader():
-                self._lock.release()
                 return False
             with transaction(self._engine) as connection:
                 self._demand_own_name(connection)
                 put_row(connection, LEADERS, row)
-        except BaseException:
-            self._lock.release()  # a leader must have a row
-            raise
+            undo.pop_all()
         return True
 
     def leader(self) -> Leader | None:

@@ -6,7 +6,7 @@ With SQLite it is a kernel lock on a file next to the database, in PostgreSQL a 
 import hashlib
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -165,19 +165,15 @@ class _SessionLock(Lock):
     def take(self) -> bool:
         if self.is_held():
             return True
-        with mapped_database_errors(self._engine):
+        with mapped_database_errors(self._engine), ExitStack() as undo:
             session = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-            try:
-                for setting in _NOTICE_A_LOST_HOLDER:
-                    session.execute(setting)
-                mine = session.scalar(select(func.pg_try_advisory_lock(self._key)))
-            except BaseException:
-                session.close()
-                raise
-        if mine:
-            self._session = session
-        else:
-            session.close()
+            undo.callback(session.close)
+            for setting in _NOTICE_A_LOST_HOLDER:
+                session.execute(setting)
+            mine = session.scalar(select(func.pg_try_advisory_lock(self._key)))
+            if mine:
+                undo.pop_all()
+                self._session = session
         return bool(mine)
 
     def is_taken(self) -> bool:

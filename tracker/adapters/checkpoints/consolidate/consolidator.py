@@ -18,7 +18,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Set
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -121,7 +121,8 @@ class Consolidator:
                 shutil.copyfile(path, out / path.name)
         self.log_dir.mkdir(parents=True, exist_ok=True)
         log_path = self.log_dir / f"{Path(pin.folder).parent.name}-step-{pin.step}.log"
-        try:
+        with ExitStack() as undo:
+            undo.callback(remove_folder, out)
             if pin.complete.raw is RawKind.OTHER:
                 answer = run_command(self.convert, pin, out, log_path, stopped=self.stopped, silence_s=self.silence_s)
             else:
@@ -129,9 +130,7 @@ class Consolidator:
             if answer["type"] == "error":
                 self.needed[pin.folder] = answer.get("needed_bytes", 0)
                 raise _error(pin, answer, log_path)
-        except BaseException:
-            remove_folder(out)
-            raise
+            undo.pop_all()
         log_path.unlink()
         return answer
 
