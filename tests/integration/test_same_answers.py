@@ -9,6 +9,8 @@ import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from click.testing import CliRunner
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.types import EvalRecord
 from tests.alerts import alert
+from tests.log_reading import read_incident
 from tests.postgres import PostgresServer
 from tests.records import forgetting_run
 from tests.shared_servers import shared
@@ -27,11 +30,15 @@ from tests.unit.tracker.domain.making import plan_of, suite_of
 from tests.unit.tracker.domain.verdicts.test_bad_input import means
 from tests.unit.tracker.domain.verdicts.test_rewind import GOOD, Followed, again, first_try
 from tests.unit.tracker.domain.verdicts.test_screening import parts_of, whole_record
+from tracker.adapters.health.store_sql import SqlHealthStore
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.api.project import Project
 from tracker.api.results import open as open_results
 from tracker.cli.main import cli
-from tracker.domain.records.types import Report
+from tracker.domain.health.run_state import RunState
+from tracker.domain.health.stored import ReadNow
+from tracker.domain.records.display import score_text, steps_text
+from tracker.domain.records.types import CurvePoint, Report
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
@@ -93,6 +100,14 @@ class Place:
         assert found.exit_code == 0, found.output
         return [json.loads(line) for line in found.stdout.splitlines()]
 
+    def report(self, run: str) -> str:
+        """Return the text of the report on a run."""
+        page = self.settings.parent / "report.html"
+        arguments = ["report", run, "--output", str(page), "--config", str(self.settings)]
+        found = CliRunner().invoke(cli, arguments, catch_exceptions=False)
+        assert found.exit_code == 0, found.output
+        return unescape(page.read_text(encoding="utf-8"))
+
     def rows(self, table: str, frame: pd.DataFrame) -> list[dict[str, Any]]:
         """Return the rows of a frame, None for what is missing; they are those of the exported file."""
         plain = frame.copy()
@@ -141,8 +156,26 @@ def filled(folder: Path, settings: str, url: str) -> Place:
         store(history, records, run.reports)
         for one in run.alerts:
             history.append_alert(one)
+    followed(SqlHealthStore(engine, HOSTILE))
     engine.dispose()
     return Place(settings=folder / "tracker.toml", project=open_results(folder / "tracker.toml"))
+
+
+def followed(logs: SqlHealthStore) -> None:
+    """Write what the logs of the training show."""
+    state, at = RunState(run_id=HOSTILE), datetime(2026, 1, 1, tzinfo=UTC)
+    state.steps.last = 1198
+    incident = replace(read_incident("RuntimeError: CUDA error: an illegal memory access"), run_id=HOSTILE)
+    points = {HOSTILE: [CurvePoint(key="train/loss", step=step, value=2.0 / step) for step in (10, 20, 30)]}
+    new = ReadNow(
+        reader=logs.read_so_far().reader,
+        read_at=at,
+        runs={HOSTILE: state},
+        streams={},
+        incidents=[incident],
+        points=points,
+    )
+    assert logs.save(new)
 
 
 def store(history: SqlHistory, records: Iterable[EvalRecord], reports: Iterable[Report]) -> None:
@@ -245,6 +278,43 @@ def test_gaps_costs_alerts_and_forgetting_are_those_of_the_commands(place: Place
                     assert row[name] == known[name]
 
 
-def test_losses_of_the_runs_have_their_ends(place: Place) -> None:
+def test_losses_are_those_of_the_report_the_history_and_the_ledger(place: Place) -> None:
     rows = place.rows("losses", place.project.losses())
     assert {(row["run"], row["closed_by"]) for row in rows} >= {("run", "superseded"), ("two suites", "")}
+    compared = 0
+    for run in place.project.runs()["run"]:
+        page = place.report(run)
+        newest: dict[tuple[str, str, str], dict[str, Any]] = {}
+        for report in place.asked("history", run)["reports"]:
+            for verdict in (*report["verdicts"], *report["findings"]):
+                newest[verdict["benchmark"], verdict["subset"], verdict["measure"]] = verdict
+        for row in rows:
+            if row["run"] != run or row["closed_by"] or row["before"] is None:
+                continue
+            drop = newest[row["benchmark"], row["subset"], row["measure"]]["drop"]
+            for name in ("before", "now", "delta", "ci_low", "ci_high", "n_common", "n_lost", "n_gained"):
+                assert row[name] == drop[name], name
+            assert (row["baseline_first"], row["newest_step"]) == (drop["baseline_steps"][0], drop["newest_steps"][-1])
+            first = f"{score_text(row['before'])} at {steps_text(drop['baseline_steps'])}"
+            assert f"{first} -> {score_text(row['now'])} since step {row['onset_step']}" in page
+            compared += 1
+    assert compared
+
+
+def test_incidents_progress_and_points_are_those_of_the_commands_and_the_report(place: Place) -> None:
+    (row,) = place.rows("incidents", place.project.incidents())
+    (shown,) = place.asked("incidents", "--all")["incidents"]
+    assert (row["id"], row["step"], row["lines"], row["text"]) == (
+        shown["id"],
+        shown["cause"]["step"],
+        shown["lines"],
+        shown["cause"]["text"],
+    )
+    page = place.report(HOSTILE)
+    assert row["text"] in page
+    assert f"step {row['step']}" in page
+    (progress,) = place.rows("progress", place.project.progress())
+    assert (progress["run"], progress["last_step"]) == (HOSTILE, 1198)
+    points = place.rows("points", place.project.points())
+    assert [(one["step"], one["value"]) for one in points] == [(10, 0.2), (20, 0.1), (30, 2.0 / 30)]
+    assert place.rows("curves", place.project.curves()) == points
