@@ -111,6 +111,7 @@ def _notebook(page: Page, folder: Path) -> None:
     plots = [data["image/png"] for data in outputs if "image/png" in data]
     (IMAGES / "python.png").write_bytes(base64.b64decode(plots[PLOT_WITH_LOSS]))
     table = outputs[-1]["text/html"]
+    page.goto("about:blank")  # within the report, its content security policy would hold
     page.set_content(f"<style>body {{ font: 14px sans-serif }} td, th {{ padding: 2px 8px }}</style>{table}")
     page.screenshot(path=str(IMAGES / "python-gate.png"), clip={"x": 0, "y": 0, "width": 1280, "height": 130})
 
