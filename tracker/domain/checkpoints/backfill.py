@@ -58,7 +58,9 @@ def time_left_s(
 ) -> float | None:
     """Return the estimated time for `checkpoints`, from the newest evaluations of `suites`; None: there are none."""
     wanted = {suite_fingerprint(suite) for suite in suites}
-    own = sorted((r for r in records if not is_imported(r) and r.engine is not None), key=lambda r: r.finished_at)
+    # Those whose results are taken over took no time.
+    asked = (r for r in records if r.engine is not None and r.finished_at > r.started_at and not is_imported(r))
+    own = sorted(asked, key=lambda r: r.finished_at)
     alike = (r for r in reversed(own) if suite_fingerprint(r.plan.suite) in wanted)
     took = [(r.finished_at - r.started_at).total_seconds() for r in islice(alike, _NEWEST_RECORDS)]
     if took:

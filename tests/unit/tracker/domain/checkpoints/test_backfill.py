@@ -57,6 +57,10 @@ def test_the_time_left_is_what_the_newest_checkpoints_took() -> None:
     suites = [records[0].plan.suite]
     each = (records[0].finished_at - records[0].started_at) / timedelta(seconds=1)
     assert time_left_s(records, suites=suites, checkpoints=6, workers=2) == pytest.approx(3 * each, rel=0.5)
+    taken_over = [replace(one, started_at=one.finished_at) for one in records[1:]]
+    assert time_left_s((records[0], *taken_over), suites=suites, checkpoints=6, workers=2) == pytest.approx(
+        3 * each, rel=0.5
+    )
     assert time_left_s((), suites=suites, checkpoints=6, workers=1) is None
     other = replace(suites[0], generation=Generation(max_tokens=7))
     assert time_left_s(records, suites=[other], checkpoints=6, workers=1) is None
