@@ -15,7 +15,7 @@ from tracker.domain.records.tracking import (
     TrainerFacts,
 )
 from tracker.domain.records.types import CurvePoint, Report
-from tracker.domain.verdicts.out_of_order import words_by_benchmark
+from tracker.domain.verdicts.out_of_order import told_by_benchmark
 
 
 class FakeTracking:
@@ -50,7 +50,7 @@ class FakeTracking:
         left: Sequence[Checkpoint] = (),  # noqa: ARG002
         series: Mapping[str, int] = NO_SERIES,
     ) -> None:
-        key, words = (record.plan.id, record.finished_at), words_by_benchmark(report)
+        key, words = (record.plan.id, record.finished_at), told_by_benchmark(report)
         if self._said.get(key) != words:
             self._said[key] = words
             self._waiting.append(lambda: self.records.append((record, report)))

@@ -13,7 +13,7 @@ from tracker.app.world import MeasurementPlan, World
 from tracker.domain.alerts.rules import alerts_for, ended_alerts, loss_alerts
 from tracker.domain.alerts.training import naming_incidents
 from tracker.domain.best.choice import champions_of
-from tracker.domain.log.events import RunEvent, evaluation_event, verdict_changes
+from tracker.domain.log.events import EventKind, RunEvent, evaluation_event, verdict_changes
 from tracker.domain.overview.costs import with_cost_so_far
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.display import ONCE
@@ -128,7 +128,7 @@ def rejudge(
         found = []
         for one, old in known:
             report = out_of_order.rejudged(old, judge(one, scores, context, world.policy, now=cause.at))
-            found.append(_with_pending(world, report))
+            found.append(_with_pending(world, report, cause))
         return found
 
     reports = judged_again(run_context)
@@ -159,12 +159,20 @@ def _renew(
         world.history.append_incident(incident)
     ask_rest(world, record, reports, run_context, report.created_at)
     alerts = loss_alerts(as_stored(report, world.history), world.history.open_alerts(report.run_id))
-    full = world.history.record(record.plan.id) if changed or alerts else None
-    if full is not None and changed:
+    is_shown = bool(changed) or _has_other_numbers(reports, run_context.records)
+    full = world.history.record(record.plan.id) if is_shown or alerts else None
+    if full is not None and is_shown:
         publish_report(world, full, report, run_context)
     # After MLflow: after a crash in between, the verdicts must still differ.
     world.history.append_report(report, changed)
     world.dispatcher.dispatch(alerts, full)
+
+
+def _has_other_numbers(reports: Reports, records: Sequence[EvalRecord]) -> bool:
+    """Return whether the newest checkpoint, whose verdicts MLflow describes, has other numbers than before."""
+    if reports.before is None or reports.newest.verdicts == reports.before.verdicts:
+        return False
+    return reports.newest.step >= max(record.plan.checkpoint.step for record in records)
 
 
 def as_stored(report: Report, history: RunHistory) -> Report:
@@ -175,8 +183,11 @@ def as_stored(report: Report, history: RunHistory) -> Report:
     return replace(report, incidents=tuple(stored.get(one.key, one) for one in report.incidents))
 
 
-def _with_pending(world: World, report: Report) -> Report:
-    open_steps = world.queue.open_steps(report.run_id, sweeps=False)
+def _with_pending(world: World, report: Report, cause: RunEvent | None = None) -> Report:
+    """Return a report with the earlier checkpoints still to be evaluated; that of `cause` has just been."""
+    open_steps = set(world.queue.open_steps(report.run_id, sweeps=False))
+    if cause is not None and cause.kind is not EventKind.ACCEPTED:
+        open_steps -= {cause.step}
     return replace(report, pending_steps=tuple(sorted(step for step in open_steps if step < report.step)))
 
 

@@ -15,13 +15,13 @@ class Tracking(Protocol):
     def publish(
         self, record: EvalRecord, report: Report, left: Sequence[Checkpoint] = (), series: Mapping[str, int] = NO_SERIES
     ) -> None:
-        """Queue a record with its verdicts for publication. No-op if its verdict classes are unchanged.
+        """Queue a record with its verdicts for publication. No-op if its verdicts are unchanged.
 
         `left` are the checkpoints of its run that a rewind discarded: none of them is the newest any more. `series` are
         the numbers of the series by benchmark: from 2 on, they are part of the names of its metrics.
 
-        A record of the same plan that finished later, such as a repair, is published too, and so are changed verdict
-        classes of the same record: new or different values replace the published ones.
+        A record of the same plan that finished later, such as a repair, is published too, and so are changed
+        verdicts of the same record: new or different values replace the published ones.
         """
 
     def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:

@@ -20,7 +20,7 @@ from tracker.domain.records import tracking
 from tracker.domain.records.types import CurvePoint, Report
 from tracker.domain.tracking.ordering import checkpoint_key, newer_than
 from tracker.domain.tracking.trainer_run import ROUNDING
-from tracker.domain.verdicts.out_of_order import words_by_benchmark
+from tracker.domain.verdicts.out_of_order import told_by_benchmark
 
 _WORDS_CHARS = 12
 
@@ -34,7 +34,7 @@ def record_key(connection: Connection, record: EvalRecord, report: Report) -> st
     Verdicts may change and change back: the last item then equals the first one, and is sent all the same.
     """
     of_record = f"record:{record.plan.id}:{record.finished_at.timestamp():.6f}"
-    key = f"{of_record}:{content_hash(words_by_benchmark(report))[:_WORDS_CHARS]}"
+    key = f"{of_record}:{content_hash(told_by_benchmark(report))[:_WORDS_CHARS]}"
     query = select(ITEMS.c.key).where(ITEMS.c.key.startswith(of_record)).order_by(ITEMS.c.id)
     keys = connection.scalars(query).all()
     if keys and keys[-1].startswith(key):

@@ -195,13 +195,21 @@ def _what_became_of(incident: Incident, verdict: Verdict | None, step: int) -> s
         return f": loss discarded, training restarted from a step before {incident.closed_step}"
     if incident.closed_by is Closing.CORRECTED:
         return f": no loss with the checkpoints evaluated since{_word_since(verdict, step)}"
-    if verdict is not None and verdict.word in WORSE | IS_BACK:
+    is_remeasured = incident.closed_by is Closing.REMEASURED
+    if verdict is not None and verdict.word in WORSE | IS_BACK and not is_remeasured:
         return f" {verdict.word} at step {step}: {reason_text(verdict)}"
     if incident.closed_step is not None:
-        return f": {end_text(incident)}"
+        return f": {end_text(incident)}{_with_new_settings(incident, verdict)}"
     if verdict is None:
         return ": loss reopened, training restarted from a step before the recovery"
     return f" {word_of_loss(incident)}: {loss_text(incident)}"
+
+
+def _with_new_settings(incident: Incident, verdict: Verdict | None) -> str:
+    """Return that a loss lasts with changed settings, too, for which it has an alert of its own; else ""."""
+    if incident.closed_by is not Closing.REMEASURED or verdict is None or verdict.word not in WORSE:
+        return ""
+    return f", with which it is {verdict.word}"
 
 
 def _word_since(verdict: Verdict | None, step: int) -> str:

@@ -184,7 +184,7 @@ def bytes_long(text: str) -> int:
 
 
 _HEADLINES: dict[AlertKind, tuple[str, str]] = {
-    AlertKind.LOSS: ("{subject} regressed", "{subject}: loss ended"),
+    AlertKind.LOSS: ("{subject} regressed", "{subject}: loss closed"),
     AlertKind.LATENCY: ("{subject}: slower", "{subject}: no longer slower"),
     AlertKind.MISSING: ("{subject} has no result", "{subject} has a result again"),
     AlertKind.CHECKPOINT: ("checkpoint will not be evaluated", "checkpoint was evaluated after all"),

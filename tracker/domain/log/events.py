@@ -12,6 +12,7 @@ from eval_jobs.identity import content_hash
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.domain.records.alerts import Alert, AlertState, alert_subject_text, subject_text
 from tracker.domain.records.display import names_text, one_line, score_text, shortened, steps_text
+from tracker.domain.records.imported import stands_for_import
 from tracker.domain.records.losses import Acceptance
 from tracker.domain.records.types import Gap, Report, VerdictWord
 
@@ -26,6 +27,8 @@ class EventKind(StrEnum):
     FOUND = "found"
     GAP = "gap"
     EVALUATED = "evaluated"
+    REUSED = "reused"
+    """Known results count for a checkpoint, of which nothing was asked."""
     CHANGED = "changed"
     """A verdict became another one without an evaluation of its checkpoint."""
     ALERT = "alert"
@@ -92,7 +95,7 @@ def unevaluated(gap: Gap) -> RunEvent:
 
 
 def evaluation_event(record: EvalRecord, report: Report) -> RunEvent:
-    """Return the event of an evaluation, with its most urgent verdicts."""
+    """Return the event of an evaluation, or of known results, with its most urgent verdicts."""
     verdicts = []
     for one in sorted((*report.verdicts, *report.findings), key=lambda one: list(VerdictWord).index(one.word)):
         name = subject_text(one.benchmark, one.subset, one.measure)
@@ -101,7 +104,15 @@ def evaluation_event(record: EvalRecord, report: Report) -> RunEvent:
         verdicts.append(f"{name} {one.word}")
     text = names_text(verdicts or ["latency"], at_most=SHOWN_VERDICTS)  # of a load test alone there are no verdicts
     place = report.run_id, report.step, report.created_at
-    return run_event(EventKind.EVALUATED, place, record.plan.id, record.finished_at, after=text)
+    return run_event(_kind_of(record), place, record.plan.id, record.finished_at, after=text)
+
+
+def _kind_of(record: EvalRecord) -> EventKind:
+    if record.cost is not None or record.started_at != record.finished_at:
+        return EventKind.EVALUATED
+    if stands_for_import(record.plan.checkpoint):
+        return EventKind.EVALUATED
+    return EventKind.REUSED
 
 
 def verdict_changes(before: Report, after: Report, cause: RunEvent) -> Iterator[RunEvent]:

@@ -50,7 +50,7 @@ CHECKPOINTS = TableDefinition(
         STEP,
         text("digest", "SHA-256 of the weights; empty: a gap."),
         text("source", "The trainer's folder."),
-        text("pin", "The tracker's own copy; empty: deleted."),
+        text("pin", "Folder of the tracker's own copy, which may be deleted; empty: a gap."),
         text("gap", "Code of the reason for no evaluation; empty: evaluated."),
         text("reason", "Why it was not evaluated, or why there is no verdict."),
         category("format", "Format of the weights."),

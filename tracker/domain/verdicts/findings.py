@@ -111,9 +111,12 @@ def judged_of(context: JudgingContext, decision: Decision, hypothesis: Hypothesi
 def _may_change(context: JudgingContext, candidate: Candidate, change: Incident) -> bool:
     if candidate.newest or not candidate.is_last_of_series:
         return candidate.newest
-    stored = (e for e in context.run_context.incidents if e.closed_by is not Closing.REMEASURED)
-    own = {(subject_of(e), e.opened_step) for e in stored if is_of_series(e, context.series)}
-    return (subject_of(change), change.opened_step) in own
+    for known in context.run_context.incidents:
+        if (subject_of(known), known.opened_step) != (subject_of(change), change.opened_step):
+            continue
+        if known.closed_by is not Closing.REMEASURED and is_of_series(known, context.series):
+            return True
+    return False
 
 
 def _of_behaviour(

@@ -12,6 +12,7 @@ from dataclasses import replace
 from eval_jobs.types import EvalRecord
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.losses import Closing, Incident
+from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import WORSE, Report, VerdictWord
 from tracker.domain.regression.blocks import BLOCK
 from tracker.domain.verdicts.losses.incidents import is_of_series
@@ -107,6 +108,6 @@ def _shows(report: Report, incident: Incident) -> bool:
     return False
 
 
-def words_by_benchmark(report: Report) -> tuple[tuple[str, VerdictWord], ...]:
-    """Return the verdict on every benchmark."""
-    return tuple((verdict.benchmark, verdict.word) for verdict in report.verdicts)
+def told_by_benchmark(report: Report) -> tuple[tuple[str, VerdictWord, str], ...]:
+    """Return the verdict on every benchmark with its numbers, as people read them."""
+    return tuple((verdict.benchmark, verdict.word, reason_text(verdict)) for verdict in report.verdicts)

@@ -53,14 +53,16 @@ def tested_at(context: JudgingContext) -> tuple[JudgingContext, dict[str, Tested
 def remeasured(context: JudgingContext, tested: Mapping[str, Tested]) -> Iterator[Incident]:
     """Yield the open losses of other settings, ended: those of the candidate show themselves whether they last."""
     for incident in context.run_context.incidents:
-        if incident.closed_step is None and _is_shown(context, tested, incident):
+        if _is_shown(context, tested, incident):
             end = replace(incident, closed_step=context.step, closed_by=Closing.REMEASURED)
             yield replace(end, closed_digest=context.digest)
 
 
 def _is_shown(context: JudgingContext, tested: Mapping[str, Tested], incident: Incident) -> bool:
-    """Return whether the newest checkpoint, with other settings, is compared with one from before a loss."""
-    if incident.suite != context.suite.suite or is_of_series(incident, context.series):
+    """Return whether the newest checkpoint, with other settings, is compared with one from before an open loss."""
+    if incident.closed_step is not None or incident.suite != context.suite.suite:
+        return False
+    if is_of_series(incident, context.series):
         return False
     known = False
     for name in incident.benchmarks or (incident.benchmark,):
@@ -73,11 +75,16 @@ def _is_shown(context: JudgingContext, tested: Mapping[str, Tested], incident: I
 
 def _covers(context: JudgingContext, one: Tested, onset_step: int) -> bool:
     candidate = one.candidate
-    if not one.evidence or not candidate.newest or candidate.left_out:
+    if not one.evidence or candidate.left_out:
+        return False
+    if not candidate.newest:
         return False
     for series in context.scores.of(candidate.subject.benchmark, candidate.subject.suite):
         if series.steps[-1] > context.step:
             return False
+    accepted = context.accepted_step(candidate.subject.benchmark)
+    if (accepted or 0) >= onset_step:
+        return True  # a user has accepted the level of the loss, so nothing before it counts any more
     return candidate.steps[int(candidate.track.rows[0])] < onset_step
 
 

@@ -125,6 +125,7 @@ def test_every_reader_has_the_same_numbers_about_a_loss(course: Course) -> None:
         assert next(reversed(told.fakes.tracking.losses), ()) == open_losses(told.open_losses(), told.series()), (
             "MLflow"
         )
+        check_published(told)
         check_accepted(told)
 
 
@@ -176,6 +177,13 @@ def check_loss(told: Told, incident: Incident) -> None:
     assert (tracked.word, tracked.change) == (verdict.word, drop.delta), "MLflow"
     assert tracked.baseline.endswith(str(drop.baseline_steps[-1])), "MLflow"
     check_comparison(told, incident, drop)
+
+
+def check_published(told: Told) -> None:
+    """MLflow describes the newest checkpoint with the numbers that its verdicts have now."""
+    newest = max(told.fakes.history.reports(RUN), key=lambda report: (report.step, report.created_at))
+    record, published = [one for one in told.fakes.tracking.records if one[1].plan_id == newest.plan_id][-1]
+    assert tracking_batch(record, published).verdicts == tracking_batch(record, newest).verdicts, "MLflow"
 
 
 def check_table(incident: Incident, drop: Drop) -> None:

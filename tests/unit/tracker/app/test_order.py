@@ -20,7 +20,7 @@ from tracker.domain.log.events import EventKind, RunEvent
 from tracker.domain.records.alerts import AlertState, alert_subject_text
 from tracker.domain.records.policy import Pinned
 from tracker.domain.records.types import Report, VerdictWord
-from tracker.domain.verdicts.out_of_order import words_by_benchmark
+from tracker.domain.verdicts.out_of_order import told_by_benchmark
 
 NEWEST = QueueOrder(max_waiting=3)
 
@@ -237,5 +237,5 @@ def _before_the_last_of(order: QueueOrder) -> FakeWorld:
     return fakes
 
 
-def _published(fakes: FakeWorld) -> dict[str, tuple[tuple[str, VerdictWord], ...]]:
-    return {record.plan.id: words_by_benchmark(report) for record, report in fakes.tracking.records}
+def _published(fakes: FakeWorld) -> dict[str, tuple[tuple[str, VerdictWord, str], ...]]:
+    return {record.plan.id: told_by_benchmark(report) for record, report in fakes.tracking.records}

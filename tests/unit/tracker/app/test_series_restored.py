@@ -1,5 +1,6 @@
 """Settings that are changed and changed back: the run goes on as if nothing had happened."""
 
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.unit.tracker.domain.making import record_of, suite_of
 from tracker.app.commands.accept import accept
 from tracker.app.review import review
 from tracker.app.settings_change import restore
+from tracker.domain.log.events import EventKind
 from tracker.domain.records.losses import Acceptance, Closing, Incident
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.reasons import NothingEarlier
@@ -63,8 +65,11 @@ def test_settings_that_come_back_restore_verdicts_losses_and_alerts(tmp_path: Pa
     assert list(change_lines(run.history.series_changes(RUN))) == CHANGES[:1]
     published = run.fakes.tracking.series
     assert list(published.values())[-7:] == [{"sums": 2, "facts": 1}] * 7
+    before_that = Counter(event.kind for event in run.history.events(RUN))
     run.watch(SHORT, wait_s=0.0)
     assert not run.asked
+    since = Counter(event.kind for event in run.history.events(RUN)) - before_that
+    assert (since[EventKind.EVALUATED], since[EventKind.REUSED]) == (0, 7)
     assert {step: report.verdicts for step, report in run.reports().items()} == {
         step: report.verdicts for step, report in before.items()
     }
@@ -167,10 +172,12 @@ class Reviewed:
         rng = np.random.default_rng(1)
         self.answers = {name: rng.random(80) for name in BROKEN}
 
-    def take(self, step: int, *, is_long: bool = False, level: float | None = None, took_s: float = 1.0) -> None:
+    def take(self, step: int, *, is_long: bool = False, took_s: float = 1.0, **given: float) -> None:
+        """Review a checkpoint; `given`: the level of each benchmark, or `level` of all."""
         scores = {}
         for name, levels in BROKEN.items():
-            level_here = levels[step // 100 - 1] if level is None else level
+            healthy = given.get("level", 0.9) if given else levels[step // 100 - 1]
+            level_here = given.get(name, healthy)
             scores[name] = (self.answers[name] < level_here).astype(float).tolist()
         suite = suite_of(tuple(BROKEN))
         if is_long:
@@ -235,3 +242,21 @@ def test_a_loss_ends_with_its_settings_once_others_can_show_it(again: tuple[int,
     assert {one.closed_step for one in closed} == set(ends)
     assert len(run.open_alerts()) == len(before), "the loss of other settings has an alert instead"
     assert (run.open_alerts() == before) == (not ends)
+
+
+def test_a_loss_of_other_settings_ends_also_if_its_level_is_accepted_with_the_present_ones() -> None:
+    run = Reviewed()
+    for step in range(100, 800, 100):
+        run.take(step, rivers=0.9 if step < 500 else 0.3)
+    for step in (100, 200, 300, 700):
+        run.take(step, is_long=True, rivers=0.9 if step < 500 else 0.3)
+    said = [alert.message for alert in run.fakes.alerting.alerts if alert.subject.name == "rivers"]
+    assert said[-2] == "rivers: measured with changed settings since step 700, with which it is regressed"
+    run.take(700, rivers=0.3)  # changed back
+    level = Acceptance(run_id="run", step=700, benchmark="rivers", from_step=700, reason="meant", accepted_at=NOW)
+    accept(replace(run.fakes.world(), policy=Policy(planned_checkpoints=20)), level)
+    run.take(800, is_long=True, rivers=0.3)
+    assert run.open_alerts()
+    run.take(800, rivers=0.3)
+    assert [one for one in run.fakes.history.incidents("run") if one.closed_step is None] == []
+    assert run.open_alerts() == []

@@ -68,7 +68,7 @@ def test_what_is_over_says_since_when_and_shows_no_number_that_is_not_known() ->
     text = message_text(resolved())
     assert not text.is_firing
     assert _lines(text.entries[0]) == [
-        "Resolved: sums: loss ended",
+        "Resolved: sums: loss closed",
         "sums recovered at step 700",
         "resolved at: 2026-02-01 12:30 UTC",
         "  tracker compare run-a 500 600",

@@ -269,7 +269,7 @@ def test_a_resolved_message_is_green_and_says_so(tmp_path: Path) -> None:
             bodies[kind] = one.service.taken[0].body.decode()
     assert 'color=\\"info\\"' in bodies[ChannelKind.WECOM]
     assert '"template":"green"' in bodies[ChannelKind.FEISHU]
-    assert all("Resolved: sums: loss ended" in body for body in bodies.values())
+    assert all("Resolved: sums: loss closed" in body for body in bodies.values())
 
 
 def test_a_receiver_sees_the_same_id_again_and_another_one_for_other_news(tmp_path: Path) -> None:
