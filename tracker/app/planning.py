@@ -115,7 +115,7 @@ def _missing(world: World, state: WatchState, checkpoint: Checkpoint, known: Kno
 
 def _announce(world: World, plans: Sequence[EvalPlan]) -> None:
     again = count_text(len({plan.checkpoint.uri for plan in plans}), "evaluated checkpoint")
-    text = f"{again} to ask again: {_asked_text(world, plans)}"
+    text = f"results missing at {again}: {_asked_text(world, plans)}"
     records: list[EvalRecord] = []
     for run_id in {plan.checkpoint.run_id for plan in plans}:
         records += world.history.records(run_id)

@@ -34,9 +34,9 @@ def test_a_new_benchmark_asks_every_checkpoint_its_questions_and_nothing_else(
     assert run.asked == Counter({(step, "sums"): QUESTIONS for step in STEPS})
     run.watch(TWO)
     assert run.asked == Counter({(step, "facts"): QUESTIONS for step in STEPS})
-    (said,) = [one.getMessage() for one in caplog.records if "to ask again" in one.getMessage()]
+    (said,) = [one.getMessage() for one in caplog.records if "results missing" in one.getMessage()]
     assert said == (
-        "settings changed: 20 evaluated checkpoints to ask again: facts (20 x 40 questions)"
+        "settings changed: results missing at 20 evaluated checkpoints: facts (20 x 40 questions)"
         "; starts in 10.0 min, or now with `tracker watch --yes`; undo the change to ask nothing"
     )
     run.watch(TWO)
