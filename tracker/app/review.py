@@ -158,8 +158,10 @@ def _renew(
     for incident in report.incidents:
         world.history.append_incident(incident)
     ask_rest(world, record, reports, run_context, report.created_at)
-    alerts = loss_alerts(as_stored(report, world.history), world.history.open_alerts(report.run_id))
-    is_shown = bool(changed) or _has_other_numbers(reports, run_context.records)
+    is_newest = not out_of_order.overtaken_by(record, run_context.records)
+    open_alerts = world.history.open_alerts(report.run_id)
+    alerts = loss_alerts(as_stored(report, world.history), open_alerts, is_newest=is_newest)
+    is_shown = bool(changed) or (is_newest and _has_other_numbers(reports))
     full = world.history.record(record.plan.id) if is_shown or alerts else None
     if full is not None and is_shown:
         publish_report(world, full, report, run_context)
@@ -168,11 +170,9 @@ def _renew(
     world.dispatcher.dispatch(alerts, full)
 
 
-def _has_other_numbers(reports: Reports, records: Sequence[EvalRecord]) -> bool:
-    """Return whether the newest checkpoint, whose verdicts MLflow describes, has other numbers than before."""
-    if reports.before is None or reports.newest.verdicts == reports.before.verdicts:
-        return False
-    return reports.newest.step >= max(record.plan.checkpoint.step for record in records)
+def _has_other_numbers(reports: Reports) -> bool:
+    """Return whether verdicts have other numbers than before; MLflow describes those of the newest checkpoint."""
+    return reports.before is not None and reports.newest.verdicts != reports.before.verdicts
 
 
 def as_stored(report: Report, history: RunHistory) -> Report:

@@ -30,17 +30,24 @@ def alerts_for(report: Report, open_alerts: Sequence[Alert], later: Iterable[Eva
     """Return the alerts of a report that begin or end: losses, missing results, latency, and gaps that were filled.
 
     One loss is one alert, however many checkpoints show it. Reports of steps before an alert's step never resolve it.
-    A missing result raises no alert if one of the `later` checkpoints, evaluated before, has it.
+    A missing result raises no alert if one of the `later` checkpoints, evaluated before, has it. Nor does a loss that
+    an earlier checkpoint shows with other settings than theirs: they may show that it is over.
     """
+    later = tuple(later)
     seen = {o.benchmark for record in later for o in record.results}
     blind = (_of_blind_spot(report, v) for v in report.verdicts if not (_is_missing(v) and v.benchmark in seen))
-    found = [*_of_losses(report, open_alerts), *blind, *_of_latency(report), *_of_gaps(report, open_alerts)]
+    found = [
+        *_of_losses(report, open_alerts, is_newest=not later),
+        *blind,
+        *_of_latency(report),
+        *_of_gaps(report, open_alerts),
+    ]
     return _news_of(found, report, open_alerts)
 
 
-def loss_alerts(report: Report, open_alerts: Sequence[Alert]) -> tuple[Alert, ...]:
+def loss_alerts(report: Report, open_alerts: Sequence[Alert], *, is_newest: bool = True) -> tuple[Alert, ...]:
     """Return the alerts of losses only, for a report that was recomputed; the others were sent before."""
-    return _news_of(_of_losses(report, open_alerts), report, open_alerts)
+    return _news_of(_of_losses(report, open_alerts, is_newest=is_newest), report, open_alerts)
 
 
 def ended_alerts(incidents: Iterable[Incident], open_alerts: Iterable[Alert], now: datetime) -> Iterator[Alert]:
@@ -134,7 +141,7 @@ def _of_gaps(report: Report, open_alerts: Iterable[Alert]) -> Iterator[Alert]:
             yield replace(alert, state=AlertState.RESOLVED, message=message, raised_at=report.created_at)
 
 
-def _of_losses(report: Report, open_alerts: Iterable[Alert]) -> Iterator[Alert]:
+def _of_losses(report: Report, open_alerts: Iterable[Alert], *, is_newest: bool) -> Iterator[Alert]:
     firing = _firing(open_alerts, report.run_id)
     verdicts = {(v.benchmark, v.subset, v.measure): v for v in (*report.verdicts, *report.findings)}
     together = _lost_together(report)
@@ -146,6 +153,8 @@ def _of_losses(report: Report, open_alerts: Iterable[Alert]) -> Iterator[Alert]:
         verdict = verdicts.get((incident.benchmark, incident.subset, incident.measure))
         # A loss that a late result leaves to one checkpoint alone ends its alert, until another one shows it.
         is_open, is_left = _is_shown(incident), incident.closed_by is Closing.SUPERSEDED
+        if is_open and fingerprint not in firing and not is_newest:
+            continue
         yield Alert(
             fingerprint=fingerprint,
             run_id=report.run_id,

@@ -260,3 +260,14 @@ def test_a_loss_of_other_settings_ends_also_if_its_level_is_accepted_with_the_pr
     run.take(800, rivers=0.3)
     assert [one for one in run.fakes.history.incidents("run") if one.closed_step is None] == []
     assert run.open_alerts() == []
+
+
+def test_results_that_are_asked_again_raise_no_alert_of_what_is_over() -> None:
+    run = Reviewed()
+    for step in range(100, 1000, 100):
+        run.take(step)
+    told = len(run.fakes.alerting.alerts)
+    for step in range(100, 1000, 100):
+        run.take(step, is_long=True)
+    assert len(run.fakes.alerting.alerts) == told
+    assert [one.closed_by for one in run.fakes.history.incidents("run") if one.closed_by is None] == []
