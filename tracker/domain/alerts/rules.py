@@ -147,14 +147,12 @@ def _of_losses(report: Report, open_alerts: Iterable[Alert], *, is_newest: bool)
     together = _lost_together(report)
     for incident in report.incidents:
         fingerprint = _fingerprint_of(incident)
-        if not _needs_attention(incident, together, is_firing=fingerprint in firing):
+        if not _needs_attention(incident, together, is_firing=fingerprint in firing, is_newest=is_newest):
             continue
         subject = _subject_of(incident)
         verdict = verdicts.get((incident.benchmark, incident.subset, incident.measure))
         # A loss that a late result leaves to one checkpoint alone ends its alert, until another one shows it.
         is_open, is_left = _is_shown(incident), incident.closed_by is Closing.SUPERSEDED
-        if is_open and fingerprint not in firing and not is_newest:
-            continue
         yield Alert(
             fingerprint=fingerprint,
             run_id=report.run_id,
@@ -170,12 +168,14 @@ def _of_losses(report: Report, open_alerts: Iterable[Alert], *, is_newest: bool)
         )
 
 
-def _needs_attention(incident: Incident, together: Verdict | None, *, is_firing: bool) -> bool:
+def _needs_attention(incident: Incident, together: Verdict | None, *, is_firing: bool, is_newest: bool) -> bool:
     """Return whether an incident is a notification of its own; `together` is a loss of all benchmarks."""
     if incident.measure is Measure.OUTPUT_LENGTH:
         return False  # longer answers are shown, but only the score tells whether they are worse
-    # A loss that all benchmarks have together is one alert; one that was sent before must still become right.
-    return is_firing or not _is_covered(incident, together)
+    if is_firing:
+        return True  # one that was sent before must still become right
+    # A loss that all benchmarks have together is one alert, and what begins is for the newest checkpoint to say.
+    return is_newest and not _is_covered(incident, together)
 
 
 def _is_shown(incident: Incident) -> bool:
