@@ -65,7 +65,9 @@ def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
     ask_rest(world, record, Reports(newest=report), run_context, now)
     publish_report(world, record, report, run_context)
     later = out_of_order.overtaken_by(record, run_context.records)
-    alerts = alerts_for(as_stored(report, world.history), world.history.open_alerts(run_id), later)
+    not_yet = out_of_order.not_yet_told(report, later)
+    open_alerts = world.history.open_alerts(run_id)
+    alerts = alerts_for(as_stored(report, world.history), open_alerts, later, not_yet=not_yet)
     world.dispatcher.dispatch(naming_incidents(alerts, world.history.training_incidents(run_id)), record)
     changes = rejudge(world, later, run_context, cause)
     publish_standing(world, record, run_context, now)
@@ -158,10 +160,10 @@ def _renew(
     for incident in report.incidents:
         world.history.append_incident(incident)
     ask_rest(world, record, reports, run_context, report.created_at)
-    is_newest = not out_of_order.overtaken_by(record, run_context.records)
-    open_alerts = world.history.open_alerts(report.run_id)
-    alerts = loss_alerts(as_stored(report, world.history), open_alerts, is_newest=is_newest)
-    is_shown = bool(changed) or (is_newest and _has_other_numbers(reports))
+    later = out_of_order.overtaken_by(record, run_context.records)
+    not_yet, open_alerts = out_of_order.not_yet_told(report, later), world.history.open_alerts(report.run_id)
+    alerts = loss_alerts(as_stored(report, world.history), open_alerts, not_yet=not_yet)
+    is_shown = bool(changed) or (not later and _has_other_numbers(reports))
     full = world.history.record(record.plan.id) if is_shown or alerts else None
     if full is not None and is_shown:
         publish_report(world, full, report, run_context)

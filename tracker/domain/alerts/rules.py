@@ -4,7 +4,7 @@ One cause of one benchmark has one fingerprint, so that repeating a step after a
 """
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -26,18 +26,23 @@ from tracker.domain.scores.suspicion import word_of_loss
 CHECKPOINT = AlertSubject(kind=SubjectKind.CHECKPOINT)
 
 
-def alerts_for(report: Report, open_alerts: Sequence[Alert], later: Iterable[EvalRecord] = ()) -> tuple[Alert, ...]:
+Keys = Collection[tuple[str | int, ...]]
+"""Keys of incidents."""
+
+
+def alerts_for(
+    report: Report, open_alerts: Sequence[Alert], later: Iterable[EvalRecord] = (), *, not_yet: Keys = ()
+) -> tuple[Alert, ...]:
     """Return the alerts of a report that begin or end: losses, missing results, latency, and gaps that were filled.
 
     One loss is one alert, however many checkpoints show it. Reports of steps before an alert's step never resolve it.
-    A missing result raises no alert if one of the `later` checkpoints, evaluated before, has it. Nor does a loss that
-    an earlier checkpoint shows with other settings than theirs: they may show that it is over.
+    A missing result raises no alert if one of the `later` checkpoints, evaluated before, has it; nor do
+    losses `not_yet` to be told.
     """
-    later = tuple(later)
     seen = {o.benchmark for record in later for o in record.results}
     blind = (_of_blind_spot(report, v) for v in report.verdicts if not (_is_missing(v) and v.benchmark in seen))
     found = [
-        *_of_losses(report, open_alerts, is_newest=not later),
+        *_of_losses(report, open_alerts, not_yet),
         *blind,
         *_of_latency(report),
         *_of_gaps(report, open_alerts),
@@ -45,9 +50,9 @@ def alerts_for(report: Report, open_alerts: Sequence[Alert], later: Iterable[Eva
     return _news_of(found, report, open_alerts)
 
 
-def loss_alerts(report: Report, open_alerts: Sequence[Alert], *, is_newest: bool = True) -> tuple[Alert, ...]:
+def loss_alerts(report: Report, open_alerts: Sequence[Alert], *, not_yet: Keys = ()) -> tuple[Alert, ...]:
     """Return the alerts of losses only, for a report that was recomputed; the others were sent before."""
-    return _news_of(_of_losses(report, open_alerts, is_newest=is_newest), report, open_alerts)
+    return _news_of(_of_losses(report, open_alerts, not_yet), report, open_alerts)
 
 
 def ended_alerts(incidents: Iterable[Incident], open_alerts: Iterable[Alert], now: datetime) -> Iterator[Alert]:
@@ -141,13 +146,13 @@ def _of_gaps(report: Report, open_alerts: Iterable[Alert]) -> Iterator[Alert]:
             yield replace(alert, state=AlertState.RESOLVED, message=message, raised_at=report.created_at)
 
 
-def _of_losses(report: Report, open_alerts: Iterable[Alert], *, is_newest: bool) -> Iterator[Alert]:
+def _of_losses(report: Report, open_alerts: Iterable[Alert], not_yet: Keys) -> Iterator[Alert]:
     firing = _firing(open_alerts, report.run_id)
     verdicts = {(v.benchmark, v.subset, v.measure): v for v in (*report.verdicts, *report.findings)}
     together = _lost_together(report)
     for incident in report.incidents:
         fingerprint = _fingerprint_of(incident)
-        if not _needs_attention(incident, together, is_firing=fingerprint in firing, is_newest=is_newest):
+        if not _needs_attention(incident, together, is_firing=fingerprint in firing, is_held=incident.key in not_yet):
             continue
         subject = _subject_of(incident)
         verdict = verdicts.get((incident.benchmark, incident.subset, incident.measure))
@@ -168,14 +173,14 @@ def _of_losses(report: Report, open_alerts: Iterable[Alert], *, is_newest: bool)
         )
 
 
-def _needs_attention(incident: Incident, together: Verdict | None, *, is_firing: bool, is_newest: bool) -> bool:
+def _needs_attention(incident: Incident, together: Verdict | None, *, is_firing: bool, is_held: bool) -> bool:
     """Return whether an incident is a notification of its own; `together` is a loss of all benchmarks."""
     if incident.measure is Measure.OUTPUT_LENGTH:
         return False  # longer answers are shown, but only the score tells whether they are worse
     if is_firing:
         return True  # one that was sent before must still become right
-    # A loss that all benchmarks have together is one alert, and what begins is for the newest checkpoint to say.
-    return is_newest and not _is_covered(incident, together)
+    # A loss that all benchmarks have together is one alert.
+    return not is_held and not _is_covered(incident, together)
 
 
 def _is_shown(incident: Incident) -> bool:

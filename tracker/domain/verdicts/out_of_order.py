@@ -15,6 +15,7 @@ from tracker.domain.records.losses import Closing, Incident
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import WORSE, Report, VerdictWord
 from tracker.domain.regression.blocks import BLOCK
+from tracker.domain.scores.series import series_keys
 from tracker.domain.verdicts.losses.incidents import is_of_series
 
 NEAREST = BLOCK
@@ -37,6 +38,18 @@ def overtaken_by(record: EvalRecord, records: Iterable[EvalRecord]) -> tuple[Eva
     if len(found) <= NEAREST:
         return found
     return (*found[:NEAREST], found[-1])
+
+
+def not_yet_told(report: Report, later: Iterable[EvalRecord]) -> frozenset[tuple[str | int, ...]]:
+    """Return the keys of the losses of a checkpoint whose `later` ones were evaluated with other settings so far.
+
+    They may show that the loss is over: it raises an alert when the newest of them has the settings of the checkpoint.
+    """
+    found = set[tuple[str | int, ...]]()
+    for record in later:
+        settings = {key.benchmark: key.settings for key in series_keys(record.plan, record.outcomes)}
+        found.update(incident.key for incident in report.incidents if not is_of_series(incident, settings))
+    return frozenset(found)
 
 
 def rejudged(before: Report, after: Report) -> Report:
