@@ -271,8 +271,8 @@ def check_alerts(told: Told) -> None:
         if alert is not None:
             left.remove(alert)
         elif incident.measure is Measure.SCORE and not incident.provisional and incident.benchmark not in together:
-            assert incident.drop is not None, incident
-            assert incident.drop.newest_steps[-1] < newest, f"no alert with the numbers of {incident}"
+            shown = incident.opened_step if incident.drop is None else incident.drop.newest_steps[-1]
+            assert shown < newest, f"no alert with the numbers of {incident}"
     assert not left, "alerts without a loss"
     queued = {a.fingerprint: a.state for a in told.fakes.alerting.alerts}
     assert {a.fingerprint for a in firing} == {key for key, state in queued.items() if state == "firing"}
