@@ -181,7 +181,7 @@ def _sent(home: Path) -> dict[str, Any]:
         "sent": sorted({_timeless(item, home) for item in items if "champions" not in item and "at_ms" not in item}),
         "aliases": named[-1:],
         "sent points": sorted((p["key"], p["step"], p["value"]) for item in logged for p in item.get("points", ())),
-        "sent incidents": [item["incidents"] for item in logged if "incidents" in item][-1:],
+        "sent incidents": {item["kind"]: item["incidents"] for item in logged if "incidents" in item},
     }
 
 
