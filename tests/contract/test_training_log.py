@@ -10,7 +10,7 @@ import pytest
 from tests.fakes.clock import FakeClock
 from tests.fakes.training_log import FakeTrainingLog
 from tracker.adapters.trainer_files.log_folder import SCAN_S, LogFolder
-from tracker.adapters.trainer_files.log_search import LogPlaces
+from tracker.adapters.trainer_files.search import LogPlaces
 from tracker.domain.health.logs.cursor import Cursor, LogPiece
 from tracker.ports import TrainingLog
 

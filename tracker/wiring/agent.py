@@ -37,8 +37,8 @@ from tracker.adapters.health.store_sql import SqlHealthStore
 from tracker.adapters.processes.machine import SystemMachine
 from tracker.adapters.processes.system import SystemProcesses
 from tracker.adapters.trainer_files.log_folder import LogFolder
-from tracker.adapters.trainer_files.log_search import LogPlaces
 from tracker.adapters.trainer_files.read_ahead import ReadAhead
+from tracker.adapters.trainer_files.search import LogPlaces
 from tracker.app.health.follow import LogFollower, Reading, cursors_of
 from tracker.app.health.job_watch import JobWatch, Surroundings
 from tracker.app.health.machine_watch import MachineWatch

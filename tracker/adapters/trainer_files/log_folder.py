@@ -18,8 +18,8 @@ from eval_jobs.ports import Clock
 from tracker.adapters.trainer_files.event_files import FollowedEvents
 from tracker.adapters.trainer_files.followed_file import FollowedFile, ReadPart
 from tracker.adapters.trainer_files.followed_logs import FollowedLog, beginning_after, queues_of
-from tracker.adapters.trainer_files.log_search import MAX_FILES, FoundLog, LogPlaces, LogSearch
 from tracker.adapters.trainer_files.saved import saved_bytes
+from tracker.adapters.trainer_files.search import MAX_FILES, FoundLog, LogPlaces, LogSearch
 from tracker.domain.health.logs.cursor import Cursor, LogPiece
 from tracker.domain.health.logs.streams import (
     NEVER,

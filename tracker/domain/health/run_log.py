@@ -40,14 +40,14 @@ from tracker.domain.health.logs.streams import NEVER, Stream
 from tracker.domain.health.logs.text import RawLine
 from tracker.domain.health.processes.pace import JobPhase, phase_of_line
 from tracker.domain.health.processes.signs import ProcessSign, incident_of_sign
-from tracker.domain.health.run_findings import (
+from tracker.domain.health.run_state import RunState, StepsRead, StreamState, certain_bar, last_lines_text
+from tracker.domain.health.series.conditions import MetricCondition
+from tracker.domain.health.series.kinds import loss_in
+from tracker.domain.health.series_findings import (
     forget_taken_findings,
     incidents_of_findings,
     keep_recent_findings,
 )
-from tracker.domain.health.run_state import RunState, StepsRead, StreamState, certain_bar, last_lines_text
-from tracker.domain.health.series.conditions import MetricCondition
-from tracker.domain.health.series.kinds import loss_in
 from tracker.domain.records.display import one_line, shortened
 from tracker.domain.records.training import IncidentEnd, TrainingIncident, TroubleLine, TroubleSource
 from tracker.domain.records.types import CurvePoint

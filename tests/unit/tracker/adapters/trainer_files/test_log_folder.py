@@ -9,9 +9,9 @@ import pytest
 
 from eval_jobs.errors import ConfigError
 from tests.fakes.clock import FakeClock
-from tracker.adapters.trainer_files import event_files, log_folder, log_search
+from tracker.adapters.trainer_files import event_files, log_folder, search
 from tracker.adapters.trainer_files.log_folder import READING_CHARS, SCAN_S, UNREADABLE_HINT, LogFolder
-from tracker.adapters.trainer_files.log_search import NO_FILE_HINT, LogPlaces
+from tracker.adapters.trainer_files.search import NO_FILE_HINT, LogPlaces
 from tracker.domain.health.logs.cursor import Cursor
 from tracker.domain.health.logs.step_lines import StepRow
 
@@ -193,7 +193,7 @@ def test_what_cannot_be_followed_is_logged_once(
         f"{out / 'pipe.log'}: it is not a regular file; hint: {NO_FILE_HINT}",
     ]
     caplog.clear()
-    for module in (log_folder, log_search):
+    for module in (log_folder, search):
         monkeypatch.setattr(module, "MAX_FILES", 2)
     for number in range(5):
         os.utime(write(out / f"{number}.log"), (number, number))
@@ -263,7 +263,7 @@ def test_a_log_that_was_renamed_is_not_read_again_by_its_new_name_also_by_anothe
 def test_of_too_many_logs_the_newest_are_open_and_each_continues_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (log_folder, log_search):
+    for module in (log_folder, search):
         monkeypatch.setattr(module, "MAX_FILES", 3)
     clock = FakeClock()
     log = LogFolder(places=LogPlaces(run="run", output_dir=tmp_path), clock=clock, cursors={}, is_first=False)

@@ -9,8 +9,8 @@ import pytest
 
 from tests.fakes.clock import FakeClock
 from tracker.adapters.trainer_files.log_folder import SCAN_S, LogFolder
-from tracker.adapters.trainer_files.log_search import LogPlaces
 from tracker.adapters.trainer_files.read_ahead import REPORT_S, ReadAhead
+from tracker.adapters.trainer_files.search import LogPlaces
 from tracker.domain.health.logs.cursor import LogPiece
 
 
