@@ -121,6 +121,9 @@ def _shows(report: Report, incident: Incident) -> bool:
     return False
 
 
-def told_by_benchmark(report: Report) -> tuple[tuple[str, VerdictWord, str], ...]:
-    """Return the verdict on every benchmark with its numbers, as people read them."""
-    return tuple((verdict.benchmark, verdict.word, reason_text(verdict)) for verdict in report.verdicts)
+def told_by_benchmark(report: Report) -> tuple[tuple[str, VerdictWord, str, tuple[float, ...]], ...]:
+    """Return the verdict on every benchmark: its text, and the change of each comparison."""
+    return tuple(
+        (verdict.benchmark, verdict.word, reason_text(verdict), tuple(one.delta for one in verdict.comparisons))
+        for verdict in report.verdicts
+    )

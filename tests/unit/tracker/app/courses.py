@@ -91,8 +91,16 @@ _ACCEPTED_WHILE_ASKED_AGAIN = Course(
     seed=0,
 )
 """An accepted level changes the noise, and so the interval of the loss of another benchmark with earlier settings."""
+_LATE_WITH_A_SMALL_CHANGE = Course(
+    levels={"b1": (0.95,) * 4 + (0.9,) * 5, "b0": (0.6,) * 4 + (0.0,) * 5},
+    late=(0, 0, 0, 0, 0, 0, 4, 0, 0),
+    longer=(False,) * 9,
+    seed=1,
+)
+"""A late result changes the last digits of the newest verdict only."""
 
 FOUND = (
+    _LATE_WITH_A_SMALL_CHANGE,
     _EARLIER_AND_TOGETHER,
     _ONE_ONSET_WITH_TWO_SETTINGS,
     _LATE_WITH_OTHER_SETTINGS,

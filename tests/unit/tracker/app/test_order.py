@@ -237,5 +237,5 @@ def _before_the_last_of(order: QueueOrder) -> FakeWorld:
     return fakes
 
 
-def _published(fakes: FakeWorld) -> dict[str, tuple[tuple[str, VerdictWord, str], ...]]:
+def _published(fakes: FakeWorld) -> dict[str, object]:
     return {record.plan.id: told_by_benchmark(report) for record, report in fakes.tracking.records}
