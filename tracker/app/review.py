@@ -1,7 +1,7 @@
 """Turns a record into verdicts: stores it, compares it with the run so far, publishes it and sends alerts."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -23,7 +23,7 @@ from tracker.domain.records.tracking import IncidentKind
 from tracker.domain.records.types import Report
 from tracker.domain.scores.changed_settings import changes_at, numbers_of
 from tracker.domain.scores.known import content_of
-from tracker.domain.scores.series import series_key, series_keys
+from tracker.domain.scores.series import series_key, settings_by_benchmark
 from tracker.domain.scores.series_changes import series_numbers
 from tracker.domain.tracking.disruptions import disruptions_of
 from tracker.domain.verdicts import out_of_order
@@ -134,7 +134,7 @@ def rejudge(
         return found
 
     reports = judged_again(run_context)
-    settings = [_settings_of(one) for one, _ in known]
+    settings = [settings_by_benchmark(one) for one, _ in known]
     corrected = out_of_order.withdrawn(run_context.incidents, reports, settings)
     if corrected:
         incidents = out_of_order.with_corrected(run_context.incidents, corrected)
@@ -146,10 +146,6 @@ def rejudge(
         _renew(world, record, Reports(newest=report, before=before), run_context, changed)
         changes += changed
     return tuple(changes)
-
-
-def _settings_of(record: EvalRecord) -> Mapping[str, str]:
-    return {key.benchmark: key.settings for key in series_keys(record.plan, record.outcomes)}
 
 
 def _renew(

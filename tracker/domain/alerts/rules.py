@@ -37,7 +37,7 @@ def alerts_for(
 
     One loss is one alert, however many checkpoints show it. Reports of steps before an alert's step never resolve it.
     A missing result raises no alert if one of the `later` checkpoints, evaluated before, has it; nor do
-    losses `not_yet` to be told.
+    losses whose keys are in `not_yet`.
     """
     seen = {o.benchmark for record in later for o in record.results}
     blind = (_of_blind_spot(report, v) for v in report.verdicts if not (_is_missing(v) and v.benchmark in seen))
@@ -223,7 +223,7 @@ def _with_new_settings(incident: Incident, verdict: Verdict | None) -> str:
     """Return that a loss lasts with changed settings, too, for which it has an alert of its own; else ""."""
     if incident.closed_by is not Closing.REMEASURED or verdict is None or verdict.word not in WORSE:
         return ""
-    return f", with which it is {verdict.word}"
+    return f", still {verdict.word}"
 
 
 def _word_since(verdict: Verdict | None, step: int) -> str:

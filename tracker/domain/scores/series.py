@@ -144,6 +144,11 @@ def series_keys(plan: EvalPlan, results: Sequence[Outcome]) -> Iterator[SeriesKe
         yield SeriesKey(benchmark=result.benchmark, fingerprint=fingerprint, serving=serving, suite=plan.suite.name)
 
 
+def settings_by_benchmark(record: EvalRecord) -> Mapping[str, str]:
+    """Return the settings of each benchmark, as in `SeriesKey.settings`."""
+    return {key.benchmark: key.settings for key in series_keys(record.plan, record.outcomes)}
+
+
 def empty_series(key: SeriesKey, result: EvalResult, measures: Iterable[Measure]) -> BenchmarkSeries:
     """Return the series of `result` without any checkpoint, for `measures`."""
     return BenchmarkSeries(

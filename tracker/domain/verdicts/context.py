@@ -13,7 +13,7 @@ from tracker.domain.regression.budget import SCORE_SHARE, SUITE_SHARE
 from tracker.domain.regression.suite import AT_LEAST
 from tracker.domain.scores.mean_series import Means
 from tracker.domain.scores.run_scores import RunScores
-from tracker.domain.scores.series import series_keys
+from tracker.domain.scores.series import settings_by_benchmark
 from tracker.domain.scores.series_changes import SeriesChange
 from tracker.domain.verdicts.hypothesis import Subject
 from tracker.domain.verdicts.losses.incidents import incidents_at, is_of_series, reopened, subject_of
@@ -111,7 +111,7 @@ class JudgingContext:
     @cached_property
     def series(self) -> Mapping[str, str]:
         """The candidate's settings by benchmark."""
-        return {key.benchmark: key.settings for key in series_keys(self.record.plan, self.record.outcomes)}
+        return settings_by_benchmark(self.record)
 
     def newest_settings(self, benchmark: str) -> str | None:
         """Return the settings with which a benchmark is evaluated now; None: unknown, as before any was noted."""

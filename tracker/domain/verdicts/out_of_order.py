@@ -15,7 +15,7 @@ from tracker.domain.records.losses import Closing, Incident
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import WORSE, Report, VerdictWord
 from tracker.domain.regression.blocks import BLOCK
-from tracker.domain.scores.series import series_keys
+from tracker.domain.scores.series import settings_by_benchmark
 from tracker.domain.verdicts.losses.incidents import is_of_series
 
 NEAREST = BLOCK
@@ -47,7 +47,7 @@ def not_yet_told(report: Report, later: Iterable[EvalRecord]) -> frozenset[tuple
     """
     found = set[tuple[str | int, ...]]()
     for record in later:
-        settings = {key.benchmark: key.settings for key in series_keys(record.plan, record.outcomes)}
+        settings = settings_by_benchmark(record)
         found.update(incident.key for incident in report.incidents if not is_of_series(incident, settings))
     return frozenset(found)
 

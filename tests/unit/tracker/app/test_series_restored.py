@@ -251,7 +251,7 @@ def test_a_loss_of_other_settings_ends_also_if_its_level_is_accepted_with_the_pr
     for step in (100, 200, 300, 700):
         run.take(step, is_long=True, rivers=0.9 if step < 500 else 0.3)
     said = [alert.message for alert in run.fakes.alerting.alerts if alert.subject.name == "rivers"]
-    assert said[-2] == "rivers: measured with changed settings since step 700, with which it is regressed"
+    assert said[-2] == "rivers: measured with changed settings since step 700, still regressed"
     run.take(700, rivers=0.3)  # changed back
     level = Acceptance(run_id="run", step=700, benchmark="rivers", from_step=700, reason="meant", accepted_at=NOW)
     accept(replace(run.fakes.world(), policy=Policy(planned_checkpoints=20)), level)
