@@ -105,6 +105,6 @@ def the_log_says_what_changed(project: Path, url: str) -> None:
         ["stopped", "silenced"],
     )
     assert said[-2].endswith("stopped    interrupted")
-    for change in ('serve.engine: "vllm" → "remote"', "benchmark.facts.limit: none → 2"):
+    for change in ('serve.engine: "vllm" → "remote"', "benchmark.facts.limit: not set → 2"):
         assert any(line.endswith(f"setting    {change}") for line in said), said
     assert url not in json.dumps(events)

@@ -111,7 +111,8 @@ def test_what_the_judge_says_is_shown_with_its_evidence(page: Page, judged_repor
     page.goto(judged_report.as_uri())
     wait_for_texts(
         page,
-        "facts and sums were forgotten after step 600; trivia / history was forgotten since step 600; and 3 more.",
+        "facts and sums were forgotten after step 600; trivia / history was forgotten since step 600; "
+        "and 3 other findings.",
         "△ recovered",
         "mean of 10, best of 12 blocks",
         "samples only 4.4e-09",

@@ -162,9 +162,9 @@ def test_losses_are_those_of_the_history(tmp_path: Path) -> None:
     alerts = typed(project.alerts(), "alerts")
     assert alerts[["run", "step", "state", "benchmark"]].to_numpy().tolist() == [[RUN, 500, "resolved", "sums"]]
     losses = typed(project.losses(), "losses")
-    assert losses[["benchmark", "closed_by", "reason"]].to_numpy().tolist() == [
-        ["facts", "accepted", "=new data"],
-        ["sums", "", ""],
+    assert losses[["benchmark", "series", "closed_by", "reason"]].to_numpy().tolist() == [
+        ["facts", 1, "accepted", "=new data"],
+        ["sums", 1, "", ""],
     ]
     assert losses["closed_step"].tolist() == [600, pd.NA]
     log = typed(project.log(), "log")

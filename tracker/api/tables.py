@@ -94,12 +94,14 @@ def read_checkpoints(runs: ChosenRuns, steps: Steps = None, *, left_behind: bool
 
 def read_losses(runs: ChosenRuns, *, still_open: bool = False) -> Table:
     """Return the table `losses`; `still_open`: only those that have not ended."""
+    from tracker.domain.scores.series_changes import series_numbers
     from tracker.domain.tables.recorded import losses_table
 
     incidents = runs.of_runs(runs.history.incidents)
     if still_open:
         incidents = [one for one in incidents if one.closed_step is None]
-    return TABLES["losses"], losses_table(incidents, runs.of_runs(runs.history.acceptances))
+    series = {run: series_numbers(runs.history.series_changes(run)) for run in runs.runs()}
+    return TABLES["losses"], losses_table(incidents, runs.of_runs(runs.history.acceptances), series)
 
 
 def read_forgetting(runs: ChosenRuns, *, subsets: bool = True) -> Table:

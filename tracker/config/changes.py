@@ -34,6 +34,6 @@ def _name_of(table: Mapping[str, object]) -> str:
 
 def _shown(name: str, value: object) -> str:
     if value is None or isinstance(value, dict):
-        return "{…}" if value else "none"
+        return "{…}" if value else "not set"
     text = json.dumps(value, ensure_ascii=False)
     return MASK if is_secret(re.sub(r"\W+", "_", f"{name} {text}")) else text

@@ -31,7 +31,7 @@ def ledger_tables(ledger: RunLedger, *, subsets: int) -> RenderableType:
     if not ledger.steps:
         return Group(Text(f"{one_line(ledger.run_id)}: not enough scores yet"), *remarks)
     parts: list[RenderableType] = [
-        run_title(ledger.run_id, ledger.steps),
+        run_title(ledger.run_id, ledger.steps, "scored checkpoint"),
         _summary(ledger.benchmarks, subsets),
         *remarks,
     ]

@@ -142,10 +142,10 @@ def quoted(text: str | None) -> Text:
     return Text(shortened(one_line(text), _TEXT_CHARS) or "(empty)")
 
 
-def run_title(run_id: str, steps: Sequence[int]) -> Text:
+def run_title(run_id: str, steps: Sequence[int], noun: str = "checkpoint") -> Text:
     """Return the name of a run, with the number and the range of its steps."""
     span = f"steps {steps[0]} to {steps[-1]}" if len(steps) > 1 else f"step {steps[0]}"
-    return Text.assemble((one_line(run_id), "bold"), f"  {count_text(len(steps), 'checkpoint')}, {span}")
+    return Text.assemble((one_line(run_id), "bold"), f"  {count_text(len(steps), noun)}, {span}")
 
 
 def print_line(console: Console, word: str, text: str, style: str = "dim") -> None:

@@ -81,14 +81,20 @@ def is_news(alert: Alert, last: AlertState | None, known: Alert | None = None) -
 
 
 def next_turn(queued: Sequence[QueuedAlert], silences: Iterable[Silence], now: datetime) -> DeliveryTurn:
-    """Return what happens to `queued`: all alerts that wait for one channel, oldest first."""
+    """Return what happens to `queued`: all alerts that wait for one channel, oldest first.
+
+    A silence does not hold back the end of an alert that was sent before it.
+    """
     due, behind = _deliverable(queued, now.timestamp())
     put_off = {id_: (until_s, DeliveryStatus.BEHIND) for id_, until_s in behind.items()}
     audible: list[QueuedAlert] = []
     lasting = [silence for silence in silences if silence.begins_at <= now < silence.ends_at]
+    held = set[str]()
     for one in due:
+        cause = one.alert.fingerprint
         ends = [silence.ends_at for silence in lasting if _is_meant(one.alert, silence)]
-        if ends:
+        if ends and (one.alert.state is AlertState.FIRING or cause in held):
+            held.add(cause)
             put_off[one.id] = (max(ends).timestamp(), DeliveryStatus.SILENCED)
         else:
             audible.append(one)
@@ -150,20 +156,25 @@ def _deliverable(queued: Sequence[QueuedAlert], now_s: float) -> tuple[tuple[Que
 
 
 def _without_pairs(queued: Sequence[QueuedAlert]) -> tuple[tuple[QueuedAlert, ...], tuple[int, ...]]:
-    """Return what must be sent, and the ids of what must not: it began and ended while silenced."""
+    """Return what must be sent, and the ids of what must not: it began and ended while silenced.
+
+    A correction corrects an alert that was sent before, whose end must be sent.
+    """
     dropped: set[int] = set()
-    begun: dict[str, QueuedAlert] = {}
+    begun: dict[str, list[QueuedAlert]] = {}
     silenced: set[str] = set()
     for one in queued:
         cause = one.alert.fingerprint
         if one.alert.state is AlertState.FIRING:
-            begun[cause] = one
+            begun.setdefault(cause, []).append(one)
             if one.status is DeliveryStatus.SILENCED:
                 silenced.add(cause)
             elif one.status is not DeliveryStatus.BEHIND:
                 silenced.discard(cause)
-        elif (first := begun.pop(cause, None)) is not None and cause in silenced:
-            dropped |= {first.id, one.id}
+        elif (firing := begun.pop(cause, [])) and cause in silenced:
+            dropped.update(held.id for held in firing)
+            if not firing[0].alert.is_correction:
+                dropped.add(one.id)
     return tuple(one for one in queued if one.id not in dropped), tuple(sorted(dropped))
 
 

@@ -38,6 +38,8 @@ class EventKind(StrEnum):
     SETTING = "setting"
     ACCEPTED = "accepted"
     SILENCED = "silenced"
+    UNSILENCED = "unsilenced"
+    """A silence was ended before its time."""
     STARTED = "started"
     """A watcher."""
     STOPPED = "stopped"

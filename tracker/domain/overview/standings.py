@@ -187,7 +187,7 @@ def _shortened(clauses: Sequence[str]) -> str:
     shown = len(clauses)
     while shown > 1 and len("; ".join(clauses[:shown])) > MAX_CHARS:
         shown -= 1
-    more = [f"and {len(clauses) - shown} more"] if shown < len(clauses) else []
+    more = [f"and {count_text(len(clauses) - shown, 'other finding')}"] if shown < len(clauses) else []
     return "; ".join([*clauses[:shown], *more])
 
 

@@ -51,7 +51,7 @@ def missing_of(plan: EvalPlan, records: Sequence[EvalRecord]) -> EvalPlan | None
     known = sources_of(plan, records)
     benchmarks = [one.name for one in plan.suite.benchmarks if one.name not in known]
     loads = [one for one in plan.loads if not _is_timed(one, plan, records)]
-    if len(benchmarks) == len(plan.suite.benchmarks):
+    if (len(benchmarks), len(loads)) == (len(plan.suite.benchmarks), len(plan.loads)):
         return plan
     if benchmarks or loads:
         return missing_plan(plan, benchmarks, loads)

@@ -194,6 +194,7 @@ LOSSES = TableDefinition(
         category("benchmark", "Benchmark; empty: all of the suite together."),
         _SUBSET,
         category("measure", "What was lost: score, output length or completeness."),
+        optional_count("series", "Number of its settings in the run, from 1; empty: all benchmarks together."),
         category("closed_by", "How it ended; empty: it is open."),
         count("onset_step", "First step of the loss."),
         count("opened_step", "Step that raised the alarm."),

@@ -14,6 +14,7 @@ from eval_jobs.types import EvalRecord, Percentiles, ProbeResult, ReferenceProbe
 from tracker.domain.log.events import RunEvent
 from tracker.domain.overview.costs import asked_by
 from tracker.domain.records.alerts import Alert, SubjectKind
+from tracker.domain.records.loss_text import Series, series_of
 from tracker.domain.records.losses import Acceptance, Closing, Drop, Incident
 from tracker.domain.records.types import Gap, Report, VerdictWord
 from tracker.domain.tables.catalog import CHECKPOINTS, COSTS, FORGETTING, LATENCY, LOSSES, REQUESTS, RUNS
@@ -106,14 +107,18 @@ def checkpoints_table(
     return _sorted(CHECKPOINTS, rows)
 
 
-def losses_table(incidents: Iterable[Incident], acceptances: Iterable[Acceptance]) -> Rows:
-    """Return the table `losses`; of one checkpoint alone only when it has ended."""
+def losses_table(
+    incidents: Iterable[Incident], acceptances: Iterable[Acceptance], series: Mapping[str, Series]
+) -> Rows:
+    """Return the table `losses`; `series`: of each run. Losses of one checkpoint alone are only in it once ended."""
     reasons = {(a.run_id, a.benchmark, a.step): a.reason for a in acceptances}
     rows: list[dict[str, object]] = []
     for one in incidents:
         is_accepted = one.closed_by is Closing.ACCEPTED
         reason = reasons.get((one.run_id, one.benchmark, one.closed_step or 0), "") if is_accepted else ""
-        own = {"run": one.run_id, "closed_by": one.closed_by or "", "reason": reason}
+        own: dict[str, object] = {"run": one.run_id, "closed_by": one.closed_by or "", "reason": reason}
+        if one.benchmark:
+            own["series"] = series_of(one, series.get(one.run_id, {}))
         rows.append({**dict.fromkeys(LOSSES.names), **_fields_of(one, LOSSES), **_numbers_of(one.drop), **own})
     return _sorted(LOSSES, rows)
 

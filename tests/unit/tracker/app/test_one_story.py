@@ -26,12 +26,12 @@ from tracker.domain.best.choice import champions_of
 from tracker.domain.compare.view import RunNoise, compare_parts
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.records.alerts import Alert
-from tracker.domain.records.loss_text import Series, loss_text, open_losses
+from tracker.domain.records.loss_text import Series, loss_text, open_losses, series_of
 from tracker.domain.records.losses import Acceptance, Closing, Drop, Incident, Measure
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.reasons import Compared
-from tracker.domain.records.types import WORSE, Report, Verdict
+from tracker.domain.records.types import IS_BACK, WORSE, Report, Verdict
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import series_keys
 from tracker.domain.scores.series_changes import series_numbers
@@ -127,6 +127,7 @@ def test_every_reader_has_the_same_numbers_about_a_loss(course: Course) -> None:
         )
         check_published(told)
         check_accepted(told)
+        check_ends(told)
 
 
 # --- private
@@ -169,7 +170,7 @@ def check_loss(told: Told, incident: Incident) -> None:
         assert reason_text(verdict).endswith(f"the loss is open: {loss_text(incident)}"), "words of the history"
     (row,) = [row for row in loss_rows(Conclusions(reports=(), incidents=(incident,))) if row.lasts]
     assert (row.onset, row.took) == (incident.onset_step, loss_text(incident)), "report"
-    check_table(incident, drop)
+    check_table(told, incident, drop)
     check_ledger(told, incident, drop)
     record = told.fakes.history.record(report.plan_id)
     assert record is not None
@@ -186,9 +187,24 @@ def check_published(told: Told) -> None:
     assert tracking_batch(record, published).verdicts == tracking_batch(record, newest).verdicts, "MLflow"
 
 
-def check_table(incident: Incident, drop: Drop) -> None:
-    rows = losses_table([incident], ())
+def check_ends(told: Told) -> None:
+    """A checkpoint is `recovered` exactly if a loss ended there."""
+    history, shown = told.fakes.history, set[tuple[int, str, str]]()
+    for report in history.reports(RUN):
+        for verdict in (*report.verdicts, *report.findings):
+            if verdict.word in IS_BACK and verdict.measure is Measure.SCORE:
+                shown.add((report.step, verdict.benchmark, verdict.subset))
+    ended = set[tuple[int, str, str]]()
+    for one in history.incidents(RUN):
+        if one.closed_by in (Closing.RECOVERED, Closing.TRANSIENT) and one.measure is Measure.SCORE:
+            ended.add((one.closed_step or 0, one.benchmark, one.subset))
+    assert shown == ended, "ends"
+
+
+def check_table(told: Told, incident: Incident, drop: Drop) -> None:
+    rows = losses_table([incident], (), {RUN: told.series()})
     assert tuple(rows["onset_step"]) == (incident.onset_step,)
+    assert tuple(rows["series"]) == (series_of(incident, told.series()),)
     for name in ("before", "now", "delta", "n_common", "n_lost", "n_gained"):
         assert tuple(rows[name]) == (getattr(drop, name),), name
     assert (tuple(rows["baseline_first"]), tuple(rows["baseline_last"])) == (

@@ -64,6 +64,19 @@ def test_a_checkpoint_that_was_asked_in_two_steps_is_judged_as_if_in_one(tmp_pat
     assert [[o.benchmark for o in record.outcomes] for record in newest] == [["sums", "facts"]] * 2
 
 
+def test_other_settings_of_all_benchmarks_time_no_load_again(tmp_path: Path) -> None:
+    run = Changing(tmp_path, is_right)
+    run.save(*FEW)
+    run.watch(TWO)
+    timed = {step: report.latency for step, report in run.reports().items()}
+    assert run.asked
+    run.watch({"sums": 16, "facts": 16}, wait_s=0.0)
+    assert set(run.asked) == {(step, name) for step in FEW for name in TWO}
+    assert {step: report.latency for step, report in run.reports().items()} == timed
+    probes = Counter(record.plan.checkpoint.step for record in run.history.records(RUN) if record.probes)
+    assert probes == dict.fromkeys(FEW, 1)
+
+
 def test_a_change_that_is_undone_in_time_asks_nothing(tmp_path: Path) -> None:
     run = Changing(tmp_path, is_right)
     run.save(*FEW)

@@ -24,15 +24,15 @@ def changes(old: str, new: str) -> dict[str, tuple[str, str]]:
     ("old", "new", "said"),
     [
         (BASE, BASE, {}),
-        (BASE, BASE + "limit = 3\n", {"benchmark.gsm8k.limit": ("none", "3")}),
+        (BASE, BASE + "limit = 3\n", {"benchmark.gsm8k.limit": ("not set", "3")}),
         (BASE + "limit = 3\n", BASE + "limit = 4\n", {"benchmark.gsm8k.limit": ("3", "4")}),
         (
             BASE + "[policy]\nalpha = 0.01\n[suite]\nmax_tokens = 8\n",
             BASE + "[policy]\nalpha = 0.02\n[suite]\nmax_tokens = 16\n",
             {"suite.max_tokens": ("8", "16"), "policy.alpha": ("0.01", "0.02")},
         ),
-        (BASE, BASE + ARGS, {"serve.args": ("none", "***")}),
-        (BASE + ARGS, BASE, {"serve.args": ("***", "none")}),
+        (BASE, BASE + ARGS, {"serve.args": ("not set", "***")}),
+        (BASE + ARGS, BASE, {"serve.args": ("***", "not set")}),
     ],
 )
 def test_each_setting_has_its_old_and_its_new_value(old: str, new: str, said: dict[str, tuple[str, str]]) -> None:
@@ -41,8 +41,8 @@ def test_each_setting_has_its_old_and_its_new_value(old: str, new: str, said: di
 
 def test_a_table_that_is_added_or_removed_is_one_change() -> None:
     more = BASE + '[[benchmark]]\nbenchmark = "exact"\nname = "facts"\ndata = "facts.jsonl"\n'
-    assert changes(BASE, more) == {"benchmark.facts": ("none", "{…}")}
-    assert changes(more, BASE) == {"benchmark.facts": ("{…}", "none")}
-    assert changes(BASE, BASE + CHANNEL) == {"alerts.channel.team": ("none", "{…}")}
+    assert changes(BASE, more) == {"benchmark.facts": ("not set", "{…}")}
+    assert changes(more, BASE) == {"benchmark.facts": ("{…}", "not set")}
+    assert changes(BASE, BASE + CHANNEL) == {"alerts.channel.team": ("not set", "{…}")}
     moved = changes(BASE + CHANNEL, BASE + CHANNEL.replace("SLACK_URL", "OTHER_URL"))
     assert moved == {"alerts.channel.team.url_env": ('"SLACK_URL"', '"OTHER_URL"')}

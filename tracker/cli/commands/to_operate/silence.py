@@ -88,9 +88,11 @@ def command(asked: _Asked) -> None:
     else:
         _check_known(project, silence)
     alerting.silence(silence)
-    until = "no longer silenced" if asked.end else f"until {silence.ends_at:%Y-%m-%d %H:%M} UTC"
+    kind, until = EventKind.SILENCED, f"until {silence.ends_at:%Y-%m-%d %H:%M} UTC"
+    if asked.end:
+        kind, until = EventKind.UNSILENCED, ""
     texts = {"subject": silenced_text(silence), "after": until, "reason": silence.reason}
-    project.history.log([run_event(EventKind.SILENCED, (run_id, None, now), silence.id, now, **texts)])
+    project.history.log([run_event(kind, (run_id, None, now), silence.id, now, **texts)])
     alerting.close()  # sends what is due because a silence has ended
     if asked.as_json:
         print_json(silence)

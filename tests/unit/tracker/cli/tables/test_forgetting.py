@@ -34,7 +34,7 @@ def test_the_ledger_fits_a_terminal_of_80_columns() -> None:
     assert (
         shown(LEDGER).split("\nsums: 39")[0]
         == """\
-tiny-forgetting  10 checkpoints, steps 100 to 1000
+tiny-forgetting  10 scored checkpoints, steps 100 to 1000
                                          change,                  lost      by
 benchmark   best    steps    now         95 % CI  retained  lost   now  chance
 ──────────────────────────────────────────────────────────────────────────────

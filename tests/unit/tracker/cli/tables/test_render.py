@@ -181,7 +181,7 @@ findings at step 1000:
 trivia / history     ▼▼ forgotten  since step 600
 sums, output length  ▼  regressed  since step 700
 
-facts and sums were forgotten after step 600; trivia / history was forgotten since step 600; and 3 more.
+facts and sums were forgotten after step 600; trivia / history was forgotten since step 600; and 3 other findings.
 """
     )
     assert "findings at" not in shown(history_table([*judged_run().reports, replace(RUN.reports[-1], step=1100)]))

@@ -84,6 +84,20 @@ def test_what_is_silenced_waits_for_the_end_of_the_last_silence_that_means_it() 
     assert turn.put_off == {id_: (at.timestamp(), SILENCED) for id_, at in ends.items()}
 
 
+def test_the_end_of_what_was_sent_before_a_silence_is_sent_during_it() -> None:
+    turn = turn_of(queued(end_of("sums", 200), alert("facts", 200), end_of("facts", 300)), silence("*"))
+    assert told(turn) == [[0]]
+    assert sorted(turn.put_off) == [1, 2]
+    correction = replace(alert("sums", 100), is_correction=True)
+    waiting = [replace(one, status=SILENCED) for one in queued(correction, end_of("sums", 200))]
+    turn = turn_of(waiting)
+    assert (turn.dropped, told(turn)) == ((0,), [[1]])
+    never_sent = queued(alert("sums", 100), correction, end_of("sums", 200))
+    statuses = (SILENCED, BEHIND, BEHIND)
+    turn = turn_of([replace(one, status=status) for one, status in zip(never_sent, statuses, strict=True)])
+    assert (turn.dropped, told(turn)) == ((0, 1, 2), [])
+
+
 def test_a_silence_means_subsets_measures_and_sub_folders_and_nothing_else() -> None:
     meant = [
         about(SubjectKind.BENCHMARK, "sums", subset="carry"),

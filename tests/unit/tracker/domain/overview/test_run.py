@@ -125,7 +125,8 @@ def test_a_loss_that_is_over_is_said_once_and_not_held_against_later_checkpoints
 def test_the_sentence_names_the_most_urgent_and_counts_the_rest() -> None:
     reports = judged_run().reports
     assert headline(overview(reports)) == (
-        "facts and sums were forgotten after step 600; trivia / history was forgotten since step 600; and 3 more"
+        "facts and sums were forgotten after step 600; trivia / history was forgotten since step 600; "
+        "and 3 other findings"
     )
     assert "history" not in headline(overview([*reports, replace(RUN.reports[-1], step=1100)]))
 
@@ -145,7 +146,8 @@ def test_a_benchmark_with_a_lost_subset_is_not_said_to_show_nothing() -> None:
     cut_off = replace(length, benchmark="facts", measure=Measure.COMPLETENESS)
     found = replace(early, findings=(replace(subset, benchmark="sums"), replace(length, benchmark="sums"), cut_off))
     assert headline(overview([found])) == (
-        "sums / history was forgotten since step 600; answers to sums have become longer since step 700; and 2 more"
+        "sums / history was forgotten since step 600; answers to sums have become longer since step 700; "
+        "and 2 other findings"
     )
 
 
