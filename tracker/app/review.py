@@ -64,7 +64,8 @@ def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
     cause = store_conclusion(record, report, world.history)
     ask_rest(world, record, Reports(newest=report), run_context, now)
     publish_report(world, record, report, run_context)
-    later = out_of_order.overtaken_by(record, run_context.records)
+    later = out_of_order.overtaken_by(record, run_context.records, run_context.incidents)
+    run_context = replace(run_context, incidents=out_of_order.with_changes(run_context.incidents, report.incidents))
     not_yet = out_of_order.not_yet_told(report, later)
     open_alerts = world.history.open_alerts(run_id)
     alerts = alerts_for(as_stored(report, world.history), open_alerts, later, not_yet=not_yet)
@@ -130,6 +131,7 @@ def rejudge(
         found = []
         for one, old in known:
             report = out_of_order.rejudged(old, judge(one, scores, context, world.policy, now=cause.at))
+            context = replace(context, incidents=out_of_order.with_changes(context.incidents, report.incidents))
             found.append(_with_pending(world, report, cause))
         return found
 
@@ -137,7 +139,7 @@ def rejudge(
     settings = [settings_by_benchmark(one) for one, _ in known]
     corrected = out_of_order.withdrawn(run_context.incidents, reports, settings)
     if corrected:
-        incidents = out_of_order.with_corrected(run_context.incidents, corrected)
+        incidents = out_of_order.with_changes(run_context.incidents, corrected)
         reports = judged_again(replace(run_context, incidents=incidents))
         reports[-1] = replace(reports[-1], incidents=(*reports[-1].incidents, *corrected))
     changes: list[RunEvent] = []

@@ -22,10 +22,13 @@ NEAREST = BLOCK
 """Number of later checkpoints whose recent baseline contains the late one; further on, the peak changes little."""
 
 
-def overtaken_by(record: EvalRecord, records: Iterable[EvalRecord]) -> tuple[EvalRecord, ...]:
+def overtaken_by(
+    record: EvalRecord, records: Iterable[EvalRecord], incidents: Iterable[Incident] = ()
+) -> tuple[EvalRecord, ...]:
     """Return the records that need new verdicts after `record`, by step: its nearest successors, and the newest.
 
-    If training went back, later checkpoints of the abandoned branch have another past. `records` are in any order.
+    And those at which one of `incidents` ended, which it may end earlier. If training went back, later checkpoints of
+    the abandoned branch have another past. `records` are in any order.
     """
     own, suite, known = record.plan.checkpoint, record.plan.suite.name, tuple(records)
     branches = branches_of((own, *(one.plan.checkpoint for one in known)))
@@ -37,7 +40,9 @@ def overtaken_by(record: EvalRecord, records: Iterable[EvalRecord]) -> tuple[Eva
     found = tuple(later.values())
     if len(found) <= NEAREST:
         return found
-    return (*found[:NEAREST], found[-1])
+    ends = {incident.closed_step for incident in incidents if incident.opened_step < own.step}
+    between = [one for one in found[NEAREST:-1] if one.plan.checkpoint.step in ends]
+    return (*found[:NEAREST], *between, found[-1])
 
 
 def not_yet_told(report: Report, later: Iterable[EvalRecord]) -> frozenset[tuple[str | int, ...]]:
@@ -107,10 +112,10 @@ def _can_show(incident: Incident, settings: Mapping[str, str]) -> bool:
     return is_of_series(incident, settings)
 
 
-def with_corrected(incidents: Iterable[Incident], corrected: Sequence[Incident]) -> tuple[Incident, ...]:
-    """Return the incidents with those that were corrected as they ended."""
-    ended = {one.key: one for one in corrected}
-    return tuple(ended.get(one.key, one) for one in incidents)
+def with_changes(incidents: Iterable[Incident], changes: Iterable[Incident]) -> tuple[Incident, ...]:
+    """Return the incidents as they are after changes; new ones are not among them."""
+    changed = {one.key: one for one in changes}
+    return tuple(changed.get(one.key, one) for one in incidents)
 
 
 def _shows(report: Report, incident: Incident) -> bool:

@@ -99,7 +99,17 @@ _LATE_WITH_A_SMALL_CHANGE = Course(
 )
 """A late result changes the last digits of the newest verdict only."""
 
+_RECOVERED_EARLIER = Course(
+    levels={"b0": (0.0,) * 9, "b1": (0.0,) * 9, "b2": (0.0, 0.95, 0.0, 0.0, 0.0, *(0.9,) * 4)},
+    late=(0,) * 9,
+    longer=(*(False,) * 6, True, True, False),
+    again=(0, 1, 6),
+    seed=0,
+)
+"""A loss ended at the newest checkpoint; a result that comes late shows its end before that."""
+
 FOUND = (
+    _RECOVERED_EARLIER,
     _LATE_WITH_A_SMALL_CHANGE,
     _EARLIER_AND_TOGETHER,
     _ONE_ONSET_WITH_TWO_SETTINGS,

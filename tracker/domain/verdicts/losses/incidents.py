@@ -9,6 +9,8 @@ from dataclasses import replace
 from tracker.domain.records.losses import Acceptance, Closing, Incident
 from tracker.domain.verdicts.hypothesis import Subject
 
+_BY_LATER = frozenset({Closing.RECOVERED, Closing.TRANSIENT, Closing.REMEASURED})
+
 
 def incidents_at(incidents: Sequence[Incident], subject: Subject, step: int) -> tuple[Incident, ...]:
     """Return the incidents of `subject` as of just before the verdicts on `step`.
@@ -58,6 +60,14 @@ def counting(steps: Sequence[int], known: Sequence[Incident], acceptances: Seque
 def reopened(incident: Incident) -> Incident:
     """Return the incident as if it had not ended."""
     return replace(incident, closed_step=None, closed_by=None, last_step=None, closed_digest="")
+
+
+def ends_earlier(change: Incident, known: Iterable[Incident]) -> bool:
+    """Return whether a checkpoint that came late ends a loss before the one that has ended it so far."""
+    for one in known:
+        if one.key == change.key and change.closed_step is not None and one.closed_by in _BY_LATER:
+            return (one.closed_step or 0) > change.closed_step
+    return False
 
 
 def is_covered(incident: Incident, acceptance: Acceptance, known: Iterable[Acceptance]) -> bool:
