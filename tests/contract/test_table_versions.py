@@ -21,6 +21,7 @@ from eval_jobs.queue.migrate_sql import TableHistory, bring_up_to_date
 from tests.records import forgetting_run
 from tests.tables import HISTORIES, open_all
 from tracker.adapters.database.tables import TRACKER_TABLES
+from tracker.adapters.health.history_sql import SqlTrainingHistory
 from tracker.adapters.history.store_sql import SqlHistory
 
 FIRST = frozenset(
@@ -32,10 +33,12 @@ FIRST = frozenset(
 )
 """Tables of the first version that still exist."""
 A_GAP = "INSERT INTO history_gaps VALUES ('run', 7, 'E-CKPT-VANISHED', '{}')"
+NOW = TRACKER_TABLES.versions[-1]
+NEXT = f"{int(NOW) + 1:04}"
 SECOND = """
 from alembic import op
 import os, signal, sqlalchemy as sa
-revision, down_revision = "0008", "0007"
+revision, down_revision = "NEXT", "NOW"
 def upgrade():
     op.create_table("more_things", sa.Column("a", sa.Integer))
     op.execute("UPDATE history_gaps SET step = 8")
@@ -43,6 +46,28 @@ def upgrade():
     THEN
 """
 """A made-up next version of the tracker's tables."""
+
+BEFORE_HOSTS = (
+    "DROP TABLE health_runs",
+    "DROP TABLE health_streams",
+    "DROP TABLE health_readers",
+    "DROP TABLE health_curves",
+    """CREATE TABLE health_runs (run_id TEXT NOT NULL PRIMARY KEY, run TEXT NOT NULL, read_at VARCHAR(32) NOT NULL,
+    last_step BIGINT, productive_share DOUBLE PRECISION, progress TEXT NOT NULL, usual_s DOUBLE PRECISION,
+    summary TEXT NOT NULL, state TEXT NOT NULL)""",
+    """CREATE TABLE health_streams (key VARCHAR(64) NOT NULL PRIMARY KEY, run TEXT NOT NULL, path TEXT NOT NULL,
+    cursor TEXT NOT NULL)""",
+    "CREATE INDEX health_streams_by_run ON health_streams (run)",
+    "CREATE TABLE health_readers (run TEXT NOT NULL PRIMARY KEY, reader INTEGER NOT NULL)",
+    "INSERT INTO health_readers VALUES ('run', 4)",
+    "INSERT INTO health_streams VALUES ('k', 'run', 'a\\u00fc.log', '{}')",
+    """INSERT INTO health_runs VALUES ('run', 'run', '2026-01-01T00:00:00.000000+00:00', 70, NULL, 'training', 2.5,
+    '{}', '{}')""",
+    "INSERT INTO health_points (run_id, key, step, value, stated) VALUES ('run', 'train/loss', 70, 1.5, false)",
+    f"UPDATE {TRACKER_TABLES.version_table} SET version_num = '0007'",  # noqa: S608 - a constant
+)
+"""What an older program left of a training's logs."""
+BY_HOST = ("runs", "streams", "readers", "curves")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -88,7 +113,8 @@ def next_version(folder: Path, then: str = "pass") -> TableHistory:
     """Return the tracker's tables as they would go on in `folder`."""
     versions = folder / "versions"
     shutil.copytree(TRACKER_TABLES.folder / "versions", versions, dirs_exist_ok=True)
-    (versions / "v0008_things.py").write_text(SECOND.replace("THEN", then))
+    script = SECOND.replace("NEXT", NEXT).replace("NOW", NOW).replace("THEN", then)
+    (versions / f"v{NEXT}_things.py").write_text(script)
     return replace(TRACKER_TABLES, folder=folder)
 
 
@@ -107,6 +133,23 @@ def test_a_new_database_has_the_tables_that_the_code_works_with(url: str, engine
     open_all(url)
     assert differences(engine) == []
     assert [version(engine, history) for history in HISTORIES] == [history.versions[-1] for history in HISTORIES]
+
+
+def test_what_was_read_of_logs_before_there_were_several_machines_is_that_of_the_watcher(
+    url: str, engine: Engine
+) -> None:
+    open_all(url)
+    for statement in BEFORE_HOSTS:
+        execute(engine, statement)
+    open_all(url)
+    assert differences(engine) == []
+    with transaction(engine) as connection:
+        rows = {name: [*connection.execute(text(f"SELECT * FROM health_{name}")).mappings()] for name in BY_HOST}  # noqa: S608 - constants
+    assert rows["readers"] == [{"run": "run", "host": "", "reader": 4}]
+    assert rows["curves"] == [{"run_id": "run", "key": "train/loss", "host": ""}]
+    assert [(row["host"], row["last_step"], row["progress"]) for row in rows["runs"]] == [("", 70, "training")]
+    assert [(row["key"], row["host"], row["path"]) for row in rows["streams"]] == [("k", "", "a\\u00fc.log")]
+    assert [one.last_step for one in SqlTrainingHistory(engine).progress("run")] == [70]
 
 
 def test_tables_of_the_first_version_get_every_later_change(url: str, engine: Engine) -> None:
@@ -169,9 +212,9 @@ def test_a_table_migration_keeps_all_rows_and_is_logged_once(
         pool.starmap(open_all, [(url, (next_version(tmp_path),))] * 6)
     bring_up_to_date(engine, next_version(tmp_path))
     assert gaps(engine) == [("run", 8, "E-CKPT-VANISHED", "{}", None)]
-    assert version(engine, TRACKER_TABLES) == "0008"
+    assert version(engine, TRACKER_TABLES) == NEXT
     with pytest.raises(
-        OtherSchema, match=r"schema version 0008; this version supports 0007.*update checkpoint-tracker"
+        OtherSchema, match=rf"schema version {NEXT}; this version supports {NOW}.*update checkpoint-tracker"
     ):
         bring_up_to_date(engine, TRACKER_TABLES)
 
@@ -187,12 +230,12 @@ def test_a_change_of_the_tables_that_is_cut_off_leaves_the_old_ones(
     process.start()
     process.join()
     assert process.exitcode == (-signal.SIGKILL if "kill" in then else 1)
-    assert version(engine, TRACKER_TABLES) == "0007"
+    assert version(engine, TRACKER_TABLES) == NOW
     assert differences(engine) == []
     assert gaps(engine) == [("run", 7, "E-CKPT-VANISHED", "{}")]
     bring_up_to_date(engine, next_version(tmp_path))
     assert gaps(engine) == [("run", 8, "E-CKPT-VANISHED", "{}", None)]
-    assert caplog.messages == ["migrated the history and outbox tables from version 0007 to 0008"]
+    assert caplog.messages == [f"migrated the history and outbox tables from version {NOW} to {NEXT}"]
 
 
 def test_the_versions_of_a_package_are_one_line_from_the_first_to_the_newest() -> None:

@@ -31,9 +31,12 @@ OOM = "[rank3]: torch.OutOfMemoryError: CUDA out of memory, token=0123456789abcd
 class Training:
     """A trainer with one log, and the agents that follow it, one after the other."""
 
-    def __init__(self, store: HealthStore, history: TrainingHistory, *, run: str = "run") -> None:
+    def __init__(
+        self, store: HealthStore, history: TrainingHistory, *, run: str = "run", elsewhere: HealthStore | None = None
+    ) -> None:
         self.store = store
         self.history = history
+        self.elsewhere = elsewhere
         self.clock = FakeClock()
         self.logs = {"train.log": b""}
         self.run = run
@@ -66,12 +69,13 @@ class Training:
 def training(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Training]:
     if request.param == "fake":
         fake = FakeHealth()
-        yield Training(fake, fake)
+        yield Training(fake, fake, elsewhere=fake.on("node1"))
         return
     url = f"sqlite:///{tmp_path}/t.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
     engine = open_database(url)
     open_all(url)
-    yield Training(SqlHealthStore(engine, "run"), SqlTrainingHistory(engine))
+    elsewhere = SqlHealthStore(engine, "run", "node1")
+    yield Training(SqlHealthStore(engine, "run"), SqlTrainingHistory(engine), elsewhere=elsewhere)
     engine.dispose()
 
 
@@ -258,3 +262,26 @@ def test_an_agent_that_hung_stores_nothing_once_another_one_reads(training: Trai
     assert (training.found(), training.losses()) == (known, losses)
     training.follow()
     assert training.found() == [*known, ("disk_full", 50, None)]
+
+
+def test_agents_on_two_machines_have_a_state_each_and_one_progress_and_curve(training: Training) -> None:
+    assert training.elsewhere is not None
+    other = Training(training.elsewhere, training.history)
+    training.steps(10, 20)
+    training.write(OOM)
+    other.steps(10, 20, 30)
+    other.write(OOM)
+    for _ in range(2):
+        for one in (training, other):
+            one.follow()
+            assert not one.agent.is_replaced
+    assert set(training.found()) == {("oom", 20, None), ("oom", 30, None)}
+    assert len({one.id for one in training.history.training_incidents("run")}) == 2
+    assert training.losses() == [(10, 2.99), (20, 2.98)]
+    other.start()
+    other.steps(40, 50, 60)
+    other.follow()
+    assert set(training.found()) == {("oom", 20, None), ("oom", 30, IncidentEnd.PROGRESS)}
+    (progress,) = training.history.progress("run")
+    assert (progress.last_step, training.history.followed_runs()) == (60, ("run",))
+    assert {run.host for run in training.elsewhere.read_so_far().runs.values()} == {"node1"}

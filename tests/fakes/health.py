@@ -7,7 +7,7 @@ from eval_jobs.identity import content_hash
 from eval_jobs.records.changes import Change, ChangeKind
 from tracker.domain.health.logs.cursor import Cursor
 from tracker.domain.health.run_state import RunState, StreamState
-from tracker.domain.health.stored import ReadNow, ReadSoFar, RunProgress, progress_of
+from tracker.domain.health.stored import ReadNow, ReadSoFar, RunProgress, merged_progress, progress_of
 from tracker.domain.records.training import Dismissal, TrainingIncident, as_dismissed, dismissal_of
 from tracker.domain.records.types import CurvePoint
 
@@ -32,45 +32,71 @@ class FakeChanges:
         return (str(self._number) if found else position), tuple(found)
 
 
+class FakeMachine:
+    """`tracker.ports.HealthStore` of one machine."""
+
+    def __init__(self, health: "FakeHealth", host: str) -> None:
+        self._health, self._host = health, host
+        self._reader = 0
+        self._states: dict[str, RunState] = {}
+        self._streams: dict[str, tuple[Cursor, StreamState]] = {}
+
+    def read_so_far(self) -> ReadSoFar:
+        self._reader += 1
+        runs, streams = dict(self._states), dict(self._streams)
+        return ReadSoFar(runs=runs, streams=streams, reader=self._reader, host=self._host)
+
+    def save(self, now: ReadNow) -> bool:
+        if now.reader != self._reader:
+            return False
+        self._states.update(now.runs)
+        self._streams.update(now.streams)
+        self._health.take(now, self._host)
+        return True
+
+
 class FakeHealth(FakeChanges):
     """`tracker.ports.HealthStore` and `tracker.ports.TrainingHistory` without a database."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._reader = 0
-        self._states: dict[str, RunState] = {}
-        self._streams: dict[str, tuple[Cursor, StreamState]] = {}
-        self._progress: dict[str, RunProgress] = {}
+        self._machines: dict[str, FakeMachine] = {}
+        self._progress: dict[tuple[str, str], RunProgress] = {}
+        self._curves: dict[tuple[str, str], str] = {}
         self._training: dict[str, TrainingIncident] = {}
         self._dismissals: dict[str, Dismissal] = {}
         self._points: list[tuple[str, CurvePoint]] = []
         self._stated: dict[str, tuple[CurvePoint, ...]] = {}
 
+    def on(self, host: str) -> "FakeMachine":
+        return self._machines.setdefault(host, FakeMachine(self, host))
+
     def read_so_far(self) -> ReadSoFar:
-        self._reader += 1
-        return ReadSoFar(runs=dict(self._states), streams=dict(self._streams), reader=self._reader)
+        return self.on("").read_so_far()
 
     def save(self, now: ReadNow) -> bool:
-        if now.reader != self._reader:
-            return False
+        return self.on("").save(now)
+
+    def take(self, now: ReadNow, host: str) -> None:
         for run_id, state in now.runs.items():
-            self._states[run_id] = state
-            self._progress[run_id] = progress_of(run_id, state, now.read_at)
+            self._progress[run_id, host] = progress_of(run_id, state, now.read_at)
             self.note(ChangeKind.PROGRESS, run_id)
-        self._streams.update(now.streams)
         for incident in now.incidents:
             self._training[incident.id] = incident
             self.note(ChangeKind.TRAINING, incident.run_id)
         for run_id in now.points:
             self.note(ChangeKind.CURVES, run_id)
-        self._points += [(run_id, point) for run_id, points in now.points.items() for point in points]
-        return True
+        for run_id, points in now.points.items():
+            own = [point for point in points if self._curves.setdefault((run_id, point.key), host) == host]
+            self._points += [(run_id, point) for point in own]
 
     def followed_runs(self) -> tuple[str, ...]:
-        return tuple(sorted(self._progress))
+        return tuple(sorted({run_id for run_id, _ in self._progress}))
 
     def progress(self, run: str) -> tuple[RunProgress, ...]:
-        return tuple(self._progress[one] for one in sorted(self._progress) if one == run or one.startswith(f"{run}/"))
+        runs = [one for one in self.followed_runs() if one == run or one.startswith(f"{run}/")]
+        known = sorted(self._progress.items())
+        return tuple(merged_progress([one for (run_id, _), one in known if run_id == asked]) for asked in runs)
 
     def training_incidents(self, run_id: str) -> tuple[TrainingIncident, ...]:
         runs = {run_id, run_id.partition("/")[0]}

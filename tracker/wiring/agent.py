@@ -78,7 +78,7 @@ def follower_of(settings: AgentSettings, engine: Database, clock: Clock, *, in_t
         StoreError: the database cannot be read.
         ConfigError: a rule of another package cannot be used.
     """
-    store = SqlHealthStore(engine, settings.run)
+    store = SqlHealthStore(engine, settings.run, settings.host)
     known = store.read_so_far()
     places = LogPlaces(
         run=settings.run,

@@ -19,6 +19,8 @@ HEALTH_RUNS = Table(
     "health_runs",
     METADATA,
     Column("run_id", Text, primary_key=True),
+    # The machine of the agent; empty: that of the watcher.
+    Column("host", AsciiText, primary_key=True),
     # The run of the settings, of which `run_id` may be a sub-folder.
     Column("run", Text, nullable=False),
     Column("read_at", UtcText, nullable=False),
@@ -30,13 +32,14 @@ HEALTH_RUNS = Table(
     Column("summary", Text, nullable=False),
     Column("state", Text, nullable=False),
 )
-"""How each run stands by its logs (`domain.health.stored.RunProgress`), and what was read of them (`RunState`)."""
+"""How each run stands by the logs of a machine (`domain.health.stored.RunProgress`), and what was read (`RunState`)."""
 HEALTH_STREAMS = Table(
     "health_streams",
     METADATA,
     # A hash: paths may be longer than an index can hold.
     Column("key", String(64), primary_key=True),
     Column("run", Text, nullable=False),
+    Column("host", AsciiText, nullable=False),
     Column("path", AsciiText, nullable=False),
     Column("cursor", Text, nullable=False),
     Index("health_streams_by_run", "run"),
@@ -46,10 +49,19 @@ HEALTH_READERS = Table(
     "health_readers",
     METADATA,
     Column("run", Text, primary_key=True),
+    Column("host", AsciiText, primary_key=True),
     # Raised by each process that begins to read: only the newest one may save.
     Column("reader", Integer, nullable=False),
 )
-"""Who reads the logs of each run."""
+"""Who reads the logs of each run on each machine."""
+HEALTH_CURVES = Table(
+    "health_curves",
+    METADATA,
+    Column("run_id", Text, primary_key=True),
+    Column("key", String(250), primary_key=True),
+    Column("host", AsciiText, nullable=False),
+)
+"""The machine that logged a metric first: only its points count, as agents may read the same logs."""
 HEALTH_INCIDENTS = Table(
     "health_incidents",
     METADATA,

@@ -13,7 +13,7 @@ from tracker.adapters.database.codec import summary_from_json
 from tracker.adapters.database.health_tables import HEALTH_INCIDENTS, HEALTH_POINTS, HEALTH_RUNS
 from tracker.adapters.health.documents import DISMISSAL, INCIDENT
 from tracker.adapters.health.store_sql import POINTS_AT_ONCE, insert_points
-from tracker.domain.health.stored import RunProgress
+from tracker.domain.health.stored import RunProgress, merged_progress
 from tracker.domain.records.training import TrainingIncident, as_dismissed, dismissal_of
 from tracker.domain.records.types import CurvePoint
 
@@ -44,14 +44,19 @@ class SqlTrainingHistory:
     def followed_runs(self) -> tuple[str, ...]:
         """Return the runs whose logs were read; see `ports.TrainingHistory`."""
         with transaction(self._engine) as connection:
-            return tuple(connection.scalars(select(HEALTH_RUNS.c.run_id).order_by(HEALTH_RUNS.c.run_id)))
+            return tuple(connection.scalars(select(HEALTH_RUNS.c.run_id).distinct().order_by(HEALTH_RUNS.c.run_id)))
 
     def progress(self, run: str) -> tuple[RunProgress, ...]:
         """Return how a run stands; see `ports.TrainingHistory`."""
-        query = select(*_OF_PROGRESS).where(belongs_to(HEALTH_RUNS.c.run_id, run)).order_by(HEALTH_RUNS.c.run_id)
+        by_run = HEALTH_RUNS.c.run_id, HEALTH_RUNS.c.host
+        query = select(*_OF_PROGRESS).where(belongs_to(HEALTH_RUNS.c.run_id, run)).order_by(*by_run)
         with transaction(self._engine) as connection:
             rows = connection.execute(query).mappings().all()
-        return tuple(RunProgress(**{**row, "summary": summary_from_json(row["summary"])}) for row in rows)
+        found: dict[str, list[RunProgress]] = {}
+        for row in rows:
+            one = RunProgress(**{**row, "summary": summary_from_json(row["summary"])})
+            found.setdefault(one.run_id, []).append(one)
+        return tuple(map(merged_progress, found.values()))
 
     def training_incidents(self, run_id: str) -> tuple[TrainingIncident, ...]:
         """Return the incidents of a run; see `ports.TrainingHistory`."""

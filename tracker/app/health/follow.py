@@ -138,7 +138,7 @@ class LogFollower:
     def run_of(self, run_id: str) -> RunLog:
         """Return the reader of a run."""
         if run_id not in self.runs:
-            state = self.known.runs.get(run_id) or RunState(run_id=run_id)
+            state = self.known.runs.get(run_id) or RunState(run_id=run_id, host=self.known.host)
             self.runs[run_id] = self.reading.of(state)
         return self.runs[run_id]
 

@@ -15,6 +15,8 @@ class AgentSettings:
 
     run: str
     """Name of the run."""
+    host: str = ""
+    """Machine of the agent, if the watcher is on another one."""
     output_dir: str
     """Absolute path of the trainer's folder; empty: checkpoints come from elsewhere."""
     patterns: tuple[str, ...]

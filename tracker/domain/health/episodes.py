@@ -149,6 +149,6 @@ def _rank_as_cause(line: TroubleLine) -> tuple[bool, bool, int]:
     return is_survived, trouble.is_consequence, trouble.order
 
 
-def begun(run_id: str, number: int, *, is_history: bool) -> Episode:
-    """Return the `number`-th episode of a run, which a line is to join; its id never changes, whatever joins it."""
-    return Episode(id=incident_id(run_id, number), run_id=run_id, is_history=is_history)
+def begun(run_id: str, number: int, *, host: str = "", is_history: bool) -> Episode:
+    """Return the `number`-th episode of a run on a machine, which a line is to join; its id never changes."""
+    return Episode(id=incident_id(run_id, number, *filter(None, [host])), run_id=run_id, is_history=is_history)

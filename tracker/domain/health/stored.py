@@ -1,7 +1,7 @@
 """What is stored of a training's logs. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from tracker.domain.health.logs.cursor import Cursor
@@ -20,6 +20,8 @@ class ReadSoFar:
     """By the path of the log."""
     reader: int = 0
     """Number of the process that reads from now on."""
+    host: str = ""
+    """Its machine; empty: that of the watcher."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +57,25 @@ class RunProgress:
     """Usual time between two logged steps; None: unknown."""
     summary: Mapping[str, float] = field(default_factory=dict)
     """Numbers of the whole training, by the names that the trainer printed."""
+
+
+def merged_progress(machines: Sequence[RunProgress]) -> RunProgress:
+    """Return how a run stands according to the logs of all machines; `machines` is not empty.
+
+    Its state is that of the machine with trouble, else of the one that has reached the newest step.
+    """
+    ahead = max(machines, key=lambda one: (-1 if one.last_step is None else one.last_step, one.read_at))
+    summary: dict[str, float] = {}
+    for one in (*machines, ahead):
+        summary |= one.summary
+    troubled = [one.state for one in machines if one.state in (FAILED, _HUNG, *_HANGS.values())]
+    states = [*sorted(troubled, key=lambda state: state != FAILED), ahead.state, *(one.state for one in machines)]
+    return replace(
+        ahead,
+        read_at=max(one.read_at for one in machines),
+        state=next(filter(None, states), ""),
+        summary=summary,
+    )
 
 
 FAILED = "failed"

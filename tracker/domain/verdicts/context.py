@@ -16,7 +16,7 @@ from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import settings_by_benchmark
 from tracker.domain.scores.series_changes import SeriesChange
 from tracker.domain.verdicts.hypothesis import Subject
-from tracker.domain.verdicts.losses.incidents import incidents_at, is_of_series, reopened, subject_of
+from tracker.domain.verdicts.losses.incidents import ends_earlier, incidents_at, is_of_series, reopened, subject_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +133,10 @@ class JudgingContext:
         """The incidents with the candidate's settings: results with others neither show nor end a loss."""
         own = (e for e in self.run_context.incidents if is_of_series(e, self.series))
         return tuple(reopened(e) if e.closed_by is Closing.REMEASURED else e for e in own)
+
+    def ends_earlier(self, change: Incident) -> bool:
+        """Return whether the candidate, if it came late, shows that a loss ended there."""
+        return not self.is_left and ends_earlier(change, self.run_context.incidents)
 
     def incidents_of(self, subject: Subject) -> tuple[Incident, ...]:
         """Return `own_incidents` of `subject` as of just before the candidate, and those that end there."""

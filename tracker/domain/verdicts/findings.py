@@ -28,7 +28,7 @@ from tracker.domain.verdicts.context import JudgingContext
 from tracker.domain.verdicts.decision import Decision, comparable, decide
 from tracker.domain.verdicts.evidence import verdict_of
 from tracker.domain.verdicts.hypothesis import Hypothesis, losses
-from tracker.domain.verdicts.losses.incidents import counting, ends_earlier, is_of_series, open_of, subject_of
+from tracker.domain.verdicts.losses.incidents import counting, is_of_series, open_of, subject_of
 from tracker.domain.verdicts.losses.stages import explained
 
 _FOUND = (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN, VerdictWord.RECOVERED, VerdictWord.TRANSIENT)
@@ -90,7 +90,7 @@ def _explained(candidate: Candidate, hypothesis: Hypothesis, decision: Decision)
 def judged_of(context: JudgingContext, decision: Decision, hypothesis: Hypothesis, candidate: Candidate) -> Judged:
     """Return the verdict of a decision; only the newest checkpoint changes an incident, and what it took.
 
-    One that comes late may end a loss earlier. The newest of earlier settings changes theirs, and opens none. A new
+    One that comes late may end a loss. The newest of earlier settings changes theirs, and opens none. A new
     loss where a dip is expected is SUSPECT, and opens none.
     """
     dip, change = context.dips.expected_after, decision.change
@@ -109,7 +109,7 @@ def judged_of(context: JudgingContext, decision: Decision, hypothesis: Hypothesi
 
 
 def _may_change(context: JudgingContext, candidate: Candidate, change: Incident) -> bool:
-    if not context.is_left and ends_earlier(change, context.run_context.incidents):
+    if context.ends_earlier(change):
         return True
     if candidate.newest or not candidate.is_last_of_series:
         return candidate.newest

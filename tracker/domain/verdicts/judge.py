@@ -62,7 +62,9 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
     others = (*others, *remeasured(context, tested))
     changed = [*others, *(one.change for one in (*judged, *found) if one.change is not None)]
     changes = [_with_series(context, change) for change in changed]
-    also = _also_changed(context, changes) if are_newest(suite.parts) else ()
+    also = _also_changed(context, changes)
+    if not are_newest(suite.parts):
+        also = tuple(one for one in also if context.ends_earlier(one))
     return Report(
         run_id=record.plan.checkpoint.run_id,
         step=record.plan.checkpoint.step,
@@ -154,7 +156,8 @@ def _improved(judged: Iterable[Judged]) -> set[str]:
 def _of_suite(context: JudgingContext, suite: TestedSuite, benchmarks: Iterable[Judged]) -> Iterator[Judged]:
     ended = next((e for e in context.ended if subject_of(e) == context.suite), None)
     if ended is not None:
-        yield judge_end(ended, suite.parts)
+        changes = are_newest(suite.parts) or context.ends_earlier(ended)
+        yield judge_end(ended, suite.parts, changes=changes)
         return
     judged = judge_suite(context, suite.parts, suite.known, _alone(context, benchmarks))
     if judged is not None:

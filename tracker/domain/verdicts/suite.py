@@ -89,12 +89,10 @@ def are_newest(parts: Iterable[Part]) -> bool:
     return all(part.is_newest for part in parts)
 
 
-def judge_end(ended: Incident, parts: Sequence[Part]) -> Judged:
-    """Return the verdict on a loss of the suite that ends at the candidate."""
+def judge_end(ended: Incident, parts: Sequence[Part], *, changes: bool) -> Judged:
+    """Return the verdict on a loss of the suite that ends at the candidate; `changes`: that changes the incident."""
     reason = Together(falls=_falls(parts, ended), compared=len(parts), steps=_lost_steps(parts, ended))
-    return Judged(
-        verdict=_verdict(word_of_ended_loss(ended), reason, ended), change=ended if are_newest(parts) else None
-    )
+    return Judged(verdict=_verdict(word_of_ended_loss(ended), reason, ended), change=ended if changes else None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -107,8 +107,20 @@ _RECOVERED_EARLIER = Course(
     seed=0,
 )
 """A loss ended at the newest checkpoint; a result that comes late shows its end before that."""
+_BACK_FOR_ONE_CHECKPOINT = Course(
+    levels={
+        "b0": (0.0,) * 4 + (0.6,) * 4,
+        "b1": (0.0, 0.0, 0.0, 0.6, 0.0, 0.0, 0.0, 0.0),
+        "b2": (*(0.6,) * 4, 0.0, 0.0, 0.6, 0.0),
+    },
+    late=(*(0,) * 6, 2, 0),
+    longer=(False,) * 8,
+    seed=0,
+)
+"""The checkpoint that comes late is back, so what began before it is not what the newest one lost."""
 
 FOUND = (
+    _BACK_FOR_ONE_CHECKPOINT,
     _RECOVERED_EARLIER,
     _LATE_WITH_A_SMALL_CHANGE,
     _EARLIER_AND_TOGETHER,

@@ -38,12 +38,13 @@ def _add_columns() -> None:
 
 def _fill_progress(connection: sa.Connection) -> None:
     states = ValueDocument(RunState, "a stored state of logs")
-    for row in connection.execute(sa.select(HEALTH_RUNS)).all():
+    stored = HEALTH_RUNS.c
+    for row in connection.execute(sa.select(stored.run_id, stored.read_at, stored.state)).all():
         try:
             progress = progress_of(row.run_id, states.from_json(row.state), row.read_at)
         except StoreError:  # damaged: the agent reads the logs again
             continue
-        of_run = HEALTH_RUNS.c.run_id == row.run_id
+        of_run = stored.run_id == row.run_id
         connection.execute(sa.update(HEALTH_RUNS).where(of_run).values(progress_columns(progress)))
 
 

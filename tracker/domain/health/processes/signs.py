@@ -105,11 +105,12 @@ def sign_of_leak(name: str, trend: Trend, value: float, limit: float) -> Process
     return ProcessSign(trouble=process_trouble(name, hint, severity), text=text)
 
 
-def incident_of_sign(sign: ProcessSign, run_id: str, step: int | None, at: datetime) -> TrainingIncident:
-    """Return a sign as an incident of its own, which no line joins."""
+def incident_of_sign(sign: ProcessSign, place: tuple[str, str], step: int | None, at: datetime) -> TrainingIncident:
+    """Return a sign as an incident of its own, which no line joins; `place` is its run and machine."""
+    run_id, host = place
     cause = TroubleLine(trouble=sign.trouble, stream="", number=0, text=sign.text, step=step, seen_at=at)
     return TrainingIncident(
-        id=incident_id(run_id, sign.trouble.name, sign.text, at.isoformat()),
+        id=incident_id(run_id, sign.trouble.name, sign.text, at.isoformat(), *filter(None, [host])),
         run_id=run_id,
         cause=cause,
         evidence=(cause,),

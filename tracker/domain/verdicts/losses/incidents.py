@@ -63,10 +63,10 @@ def reopened(incident: Incident) -> Incident:
 
 
 def ends_earlier(change: Incident, known: Iterable[Incident]) -> bool:
-    """Return whether a checkpoint that came late ends a loss before the one that has ended it so far."""
+    """Return whether a change ends a loss at an earlier checkpoint than known so far, or one that lasts so far."""
     for one in known:
-        if one.key == change.key and change.closed_step is not None and one.closed_by in _BY_LATER:
-            return (one.closed_step or 0) > change.closed_step
+        if one.key == change.key and change.closed_step is not None:
+            return one.closed_step is None or (one.closed_by in _BY_LATER and one.closed_step > change.closed_step)
     return False
 
 
