@@ -64,8 +64,8 @@ class SqlHealthStore:
         for path, (cursor, state) in now.streams.items():
             key = content_hash([self._run, path, *filter(None, [self._host])])
             document = STREAM.to_json((cursor, state))
-            row = {"key": key, "run": self._run, "host": self._host, "path": path, "cursor": document}
-            put_row(connection, HEALTH_STREAMS, row)
+            log = {"run": self._run, "host": self._host, "path": path, "cursor": document}
+            put_row(connection, HEALTH_STREAMS, {"key": key, **log})
         for run_id, run in now.runs.items():
             progress = progress_columns(progress_of(run_id, run, now.read_at))
             row = {

@@ -118,8 +118,16 @@ _BACK_FOR_ONE_CHECKPOINT = Course(
     seed=0,
 )
 """The checkpoint that comes late is back, so what began before it is not what the newest one lost."""
+_CORRECTED_AND_BACK = Course(
+    levels={"b0": (0.0,) * 8, "b1": (0.0, 0.65, 0.65, 0.0, 0.0, 0.6, 0.6, 0.6), "b2": (0.0,) * 8},
+    late=(0, 0, 0, 4, 0, 4, 0, 0),
+    longer=(False,) * 8,
+    seed=1,
+)
+"""What was corrected was no loss, so no checkpoint recovers from it."""
 
 FOUND = (
+    _CORRECTED_AND_BACK,
     _BACK_FOR_ONE_CHECKPOINT,
     _RECOVERED_EARLIER,
     _LATE_WITH_A_SMALL_CHANGE,

@@ -101,6 +101,8 @@ def subject_of(incident: Incident) -> Subject:
 def _is_over(incident: Incident, step: int) -> bool:
     if incident.closed_step is None:
         return False
+    if incident.closed_by is Closing.CORRECTED:
+        return True  # it was none
     return incident.closed_step < step or (incident.closed_step == step and incident.closed_by is Closing.ACCEPTED)
 
 
