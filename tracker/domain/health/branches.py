@@ -25,7 +25,7 @@ def _is_of_later_start(run: RunState, step: int, stream: Stream, state: StreamSt
         return step != run.steps.last
     if is_after_incident(run, stream, state) and run.episodes > run.starts.after:
         return True
-    return run.tempo.pauses_at(stream.read_at) and not stream.is_history
+    return run.tempo.pauses_at(stream.read_at, run.pace.usual_s) and not stream.is_history
 
 
 def is_after_incident(run: RunState, stream: Stream, state: StreamState) -> bool:

@@ -304,7 +304,7 @@ class RunLog:
         """Count the time of a step, and return it in Unix seconds; None: it was not read when it was logged."""
         if stream.is_history or stream.read_at == NEVER:
             return None
-        self.state.tempo.take(stream.read_at)
+        self.state.tempo.take(stream.read_at, self.state.pace.usual_s)
         self.state.pace.take_step(stream.read_at.timestamp())
         self._phase = None
         return stream.read_at.timestamp()

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from statistics import median
 
 from tracker.domain.health.episodes import MAX_RANKS, Episode
 from tracker.domain.health.logs.batch_sizes import has_sizes
@@ -15,7 +14,7 @@ from tracker.domain.health.logs.row_reader import RowReader
 from tracker.domain.health.logs.step_lines import StepRow
 from tracker.domain.health.logs.text import RawLine
 from tracker.domain.health.logs.thinning import CurveThinner
-from tracker.domain.health.processes.pace import JobPace
+from tracker.domain.health.processes.pace import PAUSE, JobPace
 from tracker.domain.health.series.kinds import loss_in
 from tracker.domain.health.series.loss import SeriesFinding
 from tracker.domain.health.series.training import RunSeries
@@ -23,11 +22,8 @@ from tracker.domain.health.series_incidents import SeenFinding
 from tracker.domain.records.training import CONTEXT_LINES, TrainingIncident
 
 MAX_LAST_LINES = 64
-GAPS = 20
-"""Newest times between two logged steps that show the usual one."""
 PAUSE_S = 30.0
-PAUSE = 3.0
-"""Times the usual interval: what is beyond it was a pause, such as a save or a failure."""
+"""Least time without a step that is a pause, such as a save or a failure."""
 
 
 @dataclass(kw_only=True)
@@ -38,26 +34,25 @@ class Tempo:
     last_at: datetime | None = None
     productive_s: float = 0.0
     """Seconds in which steps advanced."""
-    _gaps_s: tuple[float, ...] = ()
 
-    def take(self, at: datetime) -> None:
-        """Count a step that was logged at `at`; steps that were read together count as one."""
+    def take(self, at: datetime, usual_s: float) -> None:
+        """Count a step that was logged at `at`; steps that were read together count as one.
+
+        `usual_s`: time between two logged steps so far; 0: unknown.
+        """
         if self.first_at is None or self.last_at is None:
             self.first_at = self.last_at = at
             return
         gap_s = (at - self.last_at).total_seconds()
         if gap_s <= 0:
             return
-        usual_s = median(self._gaps_s) if self._gaps_s else gap_s
-        self.productive_s += min(gap_s, PAUSE * usual_s)
-        self._gaps_s = (*self._gaps_s, gap_s)[-GAPS:]
+        self.productive_s += min(gap_s, PAUSE * (usual_s or gap_s))
         self.last_at = at
 
-    def pauses_at(self, at: datetime) -> bool:
+    def pauses_at(self, at: datetime, usual_s: float) -> bool:
         """Return whether no step was logged for longer than usual before `at`."""
         if self.last_at is None:
             return False
-        usual_s = median(self._gaps_s) if self._gaps_s else 0.0
         return (at - self.last_at).total_seconds() > max(PAUSE_S, PAUSE * usual_s)
 
     def productive_share(self) -> float | None:

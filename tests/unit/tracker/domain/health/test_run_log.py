@@ -276,7 +276,7 @@ def test_what_a_stream_remembers_stays_bounded_after_a_restart() -> None:
     for _ in range(2):
         for number in range(100):
             state.recent.append(str(number))
-            run.tempo.take(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=number))
+            run.pace.take_step(float(number))
         _, state = STREAM.from_json(STREAM.to_json((Cursor(inode=1), state)))
         run = STATE.from_json(STATE.to_json(run))
     state.recent.append("last")
