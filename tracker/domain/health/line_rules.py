@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from tracker.domain.health.logs.progress_bars import MARK
+from tracker.domain.health.logs.ranks import parts_of_ranks, printed_rank, printer_of
 from tracker.domain.health.logs.step_lines import COLOURS, MAX_CHARS, StepRow
-from tracker.domain.health.logs.text import parts_of_ranks
 from tracker.domain.health.series.kinds import NumberKind, number_kind
 from tracker.domain.records.training import Severity, TroubleClass
 
@@ -25,9 +25,6 @@ NAN = "nan"
 
 _BAR = re.compile(r"%\|[^|]{0,500}\|[^\[\]|]{0,100}\[[^\]]{0,300}\]")
 """Of bounded parts: a line without an end of a bar would take minutes."""
-_RANK = re.compile(r"^\s*(?:\[(?:rank|default) ?(?P<named>\d+)\]:|(?P<bare>\d+): )", re.IGNORECASE)
-
-_PRINTER = re.compile(r"\[(?:rank|default) ?\d+\]: ?|\d+: |\(\w+ pid=\d+[^)]*\) ?|", re.IGNORECASE)
 _ENDS_TRACEBACK = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?::\s|$)")
 _FRAME = re.compile(r'\s+File "[^"]+", line \d+')
 _TRACEBACK = "Traceback (most recent call last)"
@@ -116,7 +113,7 @@ def _hit_in(line: str, rule: LineRule, fits: Fits) -> LineHit | None:
 def traceback_hit(lines: Sequence[str], rules: Sequence[LineRule]) -> LineHit | None:
     """Return that the last of some plain lines ends a traceback; None: it does not, or a user wrote that rule anew."""
     line = lines[-1]
-    printer = _printer(line)
+    printer = printer_of(line)
     if _ENDS_TRACEBACK.match(line, len(printer)) is None or not _is_behind_frames(lines, printer):
         return None
     for rule in rules:
@@ -129,18 +126,13 @@ def _is_behind_frames(lines: Sequence[str], printer: str) -> bool:
     """Return whether the lines of a printer before the last one are frames; the begin of a long one is forgotten."""
     has_frame = False
     for before in islice(reversed(lines), 1, None):
-        if _printer(before) != printer:
+        if printer_of(before) != printer:
             continue  # of another rank
         text = before[len(printer) :]
         if not text.startswith("  "):
             return has_frame and text.startswith(_TRACEBACK)
         has_frame = has_frame or _FRAME.match(text) is not None
     return has_frame
-
-
-def _printer(line: str) -> str:
-    found = _PRINTER.match(line)
-    return "" if found is None else found[0]
 
 
 def nan_hit(line: str, row: StepRow) -> LineHit | None:
@@ -167,12 +159,6 @@ def _behind_bars(line: str) -> str:
         end = bar.end()
     rest = line[end:]
     return rest if rest.strip() else line
-
-
-def printed_rank(line: str) -> int | None:
-    """Return the rank in the prefix of a line, as torchrun, Megatron and srun -l write it."""
-    found = _RANK.match(line)
-    return None if found is None else int(found["named"] or found["bare"])
 
 
 def has_any(text: str, parts: Sequence[str]) -> bool:

@@ -27,7 +27,6 @@ from tracker.domain.health.line_rules import (
     has_any,
     nan_hit,
     plain_line,
-    printed_rank,
     rule_fits,
     rule_hit,
     traceback_hit,
@@ -35,6 +34,7 @@ from tracker.domain.health.line_rules import (
 )
 from tracker.domain.health.logs.masking import without_keys
 from tracker.domain.health.logs.progress_bars import MARK
+from tracker.domain.health.logs.ranks import printed_rank
 from tracker.domain.health.logs.step_lines import StepRow
 from tracker.domain.health.logs.streams import NEVER, Stream
 from tracker.domain.health.logs.text import RawLine

@@ -7,14 +7,14 @@ bars_in("Epoch 1:  50%|#####     | 50/100 [00:10<00:10, 5.0it/s]")     # step 15
 import re
 from dataclasses import dataclass
 
+from tracker.domain.health.logs.ranks import without_prefixes
+
 MARK = "%|"
 """In every bar: a quick test."""
 NESTED = "\x1b[A"
 """Behind a bar that is drawn below another one, as that of an evaluation during the training."""
 
 _BAR = re.compile(r"\d{1,3}%\|[^|]*\| *(\d{1,9})/(\d{1,9}) \[([^\]]*)\]")
-_PREFIX = re.compile(r"^(?:\[[^\]]*\]:?\s*|\d[\d:.,TZ+/-]*+(?:\s+|$))+")
-"""Ranks and times of launchers and loggers."""
 _TRAINING = re.compile(r"(?:epoch|train|step)", re.IGNORECASE)
 _EPOCH = re.compile(r"epoch\D{0,3}(\d{1,6}+)(?:/(\d+))?", re.IGNORECASE)
 
@@ -38,7 +38,7 @@ def bars_in(text: str) -> tuple[list[Bar], str]:
     end = 0
     is_nested = NESTED in text
     for found in _BAR.finditer(text):
-        name = _PREFIX.sub("", text[end : found.start()].strip()).strip(" :")
+        name = without_prefixes(text[end : found.start()].strip()).strip(" :")
         if not is_nested and (not name or _TRAINING.match(name)):
             bars += _bar(name, int(found[1]), int(found[2]), has_loss="loss" in found[3])
         end = found.end()

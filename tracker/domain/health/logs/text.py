@@ -10,15 +10,14 @@ first part is a line, and the rest is left out: it is data, such as a printed te
 """
 
 import codecs
-import re
 from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+from tracker.domain.health.logs.ranks import parts_of_ranks
 
 MAX_LINE_BYTES = 64 << 10
 
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
-
-_RANK_BEGIN = re.compile(r"(?<!^)(?=\[rank\d+\]:)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,13 +60,6 @@ def encoding_of(head: bytes) -> str:
         if head.startswith(mark):
             return encoding
     return "utf-8"
-
-
-def parts_of_ranks(text: str) -> list[str]:
-    """Return what each rank printed into one line: several write to a file at once. An object is never taken apart."""
-    if "[rank" not in text or text.startswith("{"):
-        return [text]
-    return _RANK_BEGIN.split(text)
 
 
 def split(data: bytes, state: TextState) -> Piece:

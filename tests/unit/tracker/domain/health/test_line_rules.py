@@ -8,7 +8,8 @@ import pytest
 
 from tests.requires import shared_data
 from tracker.config.health import load_rules
-from tracker.domain.health.line_rules import LineHit, nan_hit, plain_line, printed_rank, rule_hit
+from tracker.domain.health.line_rules import LineHit, nan_hit, plain_line, rule_hit
+from tracker.domain.health.logs.ranks import printed_rank
 from tracker.domain.health.logs.step_lines import step_row
 
 RULES = load_rules().lines
