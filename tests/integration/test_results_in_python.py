@@ -308,7 +308,7 @@ def test_the_documentation_names_every_table_and_its_code_runs(state: Path, monk
     page = (PROJECT / "docs/how-to/python.md").read_text(encoding="utf-8")
     methods = set(re.findall(r"^\| `(\w+)\(\)`", page, re.MULTILINE))
     assert methods - {"forgetting_matrix"} | {"requests"} == set(TABLES)
-    (state.parent / "tracker.toml").write_text(f'[run]\nname = "{RUN}"\noutput_dir = "out"\n', encoding="utf-8")
+    settings_at(state.parent, state, "")
     monkeypatch.chdir(state.parent)
     for file in ("docs/how-to/python.md", "README.md"):
         text_of = (PROJECT / file).read_text(encoding="utf-8")
@@ -350,10 +350,10 @@ def test_a_place_without_results_is_refused(tmp_path: Path, case: str, monkeypat
 
 def test_settings_name_the_place(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = state.parent
-    (folder / "tracker.toml").write_text(f'[run]\nname = "{RUN}"\noutput_dir = "out"\n', encoding="utf-8")
+    settings_at(folder, state, "")
     monkeypatch.chdir(folder)
     for place in ("tracker.toml", folder, f"sqlite:///{state}/tracker.db"):
         assert len(open_results(place).scores()) == 27
     (folder / "tracker.toml").write_text("[run]\nstate_dir = 7\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match="state_dir is not a text"):
+    with pytest.raises(ConfigError, match=r"run\.state_dir: Input is not a valid path"):
         open_results()

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eval_jobs.errors import ConfigError
 from eval_jobs.queue.address import PASSWORD_VARIABLE, checked_database_url
 from tracker.adapters.secrets import read_secret
 
@@ -33,8 +30,8 @@ class Place:
     password: str = ""
     samples_dir: Path | None = None
     """Folder of the samples; None: unknown."""
-    settings: Path | None = None
-    """The tracker.toml; None: unknown."""
+    config: Config | None = None
+    """The settings; None: unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,12 +51,10 @@ class Opened:
 
         return SqlHistory(self.database, self.place.samples_dir or Path())
 
-    @cached_property
+    @property
     def config(self) -> Config | None:
         """The settings; None: unknown."""
-        from tracker.config import load_config
-
-        return None if self.place.settings is None else load_config(self.place.settings)
+        return self.place.config
 
     @property
     def own_run(self) -> str:
@@ -119,46 +114,17 @@ def opened_place(place: Place) -> Opened:
 
 
 def _of_settings(path: Path, samples: Path | None, password_file: str | os.PathLike[str] | None) -> Place:
-    document = _read(path)
-    run, store = _table(document, "run", path), _table(document, "store", path)
-    folder = path.absolute().parent
-    state_dir = folder / _text(run, "state_dir", ".tracker", path)
-    database = _text(store, "database", "", path)
-    file, named = None if password_file is None else Path(password_file), _text(store, "password_file", "", path)
-    if file is None and named:
-        file = folder / named
+    from tracker.config import load_config
+
+    config = load_config(path, hint="pass a tracker.toml, a state folder, or the URL of a database")
+    store = config.store
+    file = store.password_file if password_file is None else Path(password_file)
     return Place(
-        database_url=checked_database_url(database) if database else f"sqlite:///{state_dir / DATABASE}",
-        password=_password(file, _text(store, "password_env", "", path)),
-        samples_dir=samples or state_dir / "samples",
-        settings=path,
+        database_url=checked_database_url(config.database_url),
+        password=_password(file, store.password_env),
+        samples_dir=samples or config.run.samples_dir,
+        config=config,
     )
-
-
-def _read(path: Path) -> Mapping[str, object]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        hint = "pass a tracker.toml, a state folder, or the URL of a database"
-        raise ConfigError(f"{path} not found", hint=hint) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {path}: {error}", hint="check the file and its permissions") from error
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}", hint="fix that line") from error
-
-
-def _table(document: Mapping[str, object], name: str, path: Path) -> Mapping[str, object]:
-    table = document.get(name, {})
-    if not isinstance(table, dict):
-        raise ConfigError(f"{path}: {name}: this is a table", hint=f"write [{name}]")
-    return table
-
-
-def _text(table: Mapping[str, object], name: str, default: str, path: Path) -> str:
-    value = table.get(name, default)
-    if not isinstance(value, str):
-        raise ConfigError(f"{path}: {name} is not a text", hint="put it in quotes")
-    return value
 
 
 def _password(file: Path | None, variable: str) -> str:

@@ -107,13 +107,15 @@ class Config(Section):
         return self.policy.to_policy(phases, chance)
 
 
-def load_config(path: Path) -> Config:
-    """Read and check a configuration file.
+_NO_FILE = "create one with `tracker init FOLDER`, or pass --config FILE"
+
+
+def load_config(path: Path, *, hint: str = _NO_FILE) -> Config:
+    """Read and check a configuration file; `hint`: what to do when there is none.
 
     Raises:
         ConfigError: the file is missing, is no TOML, or a setting is wrong; all wrong settings are named at once.
     """
-    hint = "create one with `tracker init FOLDER`, or pass --config FILE"
     return parse_config(read_text(path, hint=hint), path)
 
 
