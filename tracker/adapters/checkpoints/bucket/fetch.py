@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -78,22 +79,22 @@ class Fetcher:
         version = _version(wanted)
         folder = self._folder(prefix, version)
         pin = None
-        try:
-            if self._download(folder, wanted):
-                (folder / BEGUN).unlink()
-                pin = seal(prefix, facts_of_listing(prefix), complete, folder)
-        except (ConfigError, StoreUnavailable):
-            self._begun[prefix.uri] = (version, folder)
-            raise
-        except SourceClosed:
-            raise
-        except BaseException as error:
-            remove_folder(folder)
-            if isinstance(error, OSError):
+        with ExitStack() as undo:
+            undo.callback(remove_folder, folder)
+            try:
+                if self._download(folder, wanted):
+                    (folder / BEGUN).unlink()
+                    pin = seal(prefix, facts_of_listing(prefix), complete, folder)
+                    undo.pop_all()
+            except (ConfigError, StoreUnavailable):
+                undo.pop_all()
+                self._begun[prefix.uri] = (version, folder)
+                raise
+            except SourceClosed:
+                undo.pop_all()
+                raise
+            except OSError as error:
                 raise store_error(error, f"cannot pin {prefix.uri} in {self._pins_dir}") from error
-            raise
-        if pin is None:
-            remove_folder(folder)
         return pin
 
     def keep(self, uris: Set[str]) -> None:
