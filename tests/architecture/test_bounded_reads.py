@@ -48,7 +48,6 @@ ALLOWED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "eval_jobs/serve/preflight.py": ("path.read_text",),
         "eval_jobs/serve/resident/certificate.py": ("path.read_bytes", "path.read_text"),
         "tracker/adapters/secrets.py": ("file.read_text",),
-        "tracker/api/place.py": ("path.read_text", "tomllib.loads"),
         "tracker/api/settings_file.py": ("path.read_bytes",),
         "tracker/config/__init__.py": ("read_text",),
         "tracker/config/gating.py": ("read_text",),

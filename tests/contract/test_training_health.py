@@ -284,4 +284,3 @@ def test_agents_on_two_machines_have_a_state_each_and_one_progress_and_curve(tra
     assert set(training.found()) == {("oom", 20, None), ("oom", 30, IncidentEnd.PROGRESS)}
     (progress,) = training.history.progress("run")
     assert (progress.last_step, training.history.followed_runs()) == (60, ("run",))
-    assert {run.host for run in training.elsewhere.read_so_far().runs.values()} == {"node1"}

@@ -1,5 +1,6 @@
 """`tracker.ports.HealthStore`: cursors, state, curves and incidents of one training, in one transaction."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, Connection, Engine, Table, and_, select, update
@@ -34,7 +35,7 @@ class SqlHealthStore:
         self._engine = engine
         self._run = run
         self._host = host
-        self._curves = set[tuple[str, str]]()
+        self._curves = defaultdict[str, set[str]](set)
 
     def read_so_far(self) -> ReadSoFar:
         """Return what was saved last; see `ports.HealthStore`."""
@@ -89,15 +90,16 @@ class SqlHealthStore:
 
     def _own_points(self, connection: Connection, run_id: str, points: Sequence[CurvePoint]) -> Sequence[CurvePoint]:
         """Return the points of the metrics that no other machine logged before."""
-        own = {key for run, key in self._curves if run == run_id}
+        own = self._curves[run_id]
         new = {point.key for point in points} - own
         if new:
-            rows = [{"run_id": run_id, "key": key, "host": self._host} for key in sorted(new)]
+            rows = []
+            for key in sorted(new):
+                rows.append({"run_id": run_id, "key": key, "host": self._host})
             connection.execute(insert_into(connection, HEALTH_CURVES).on_conflict_do_nothing(), rows)
             curve = HEALTH_CURVES.c
             found = select(curve.key).where(curve.run_id == run_id, curve.host == self._host)
-            own = set(connection.scalars(found))
-            self._curves |= {(run_id, key) for key in own}
+            own |= set(connection.scalars(found))
         return [point for point in points if point.key in own]
 
     def _is_own(self, table: Table) -> ColumnElement[bool]:

@@ -62,8 +62,8 @@ class Reading:
         state.rows.formats = self.formats
         return state
 
-    def of(self, state: RunState) -> RunLog:
-        """Return the reader of a run."""
+    def of(self, state: RunState, host: str = "") -> RunLog:
+        """Return the reader of a run; `host`: of the logs, if it is not the watcher's."""
         return RunLog(
             rules=self.rules,
             state=state,
@@ -71,6 +71,7 @@ class Reading:
             fits=self.fits,
             mask=self.mask,
             code=self.code,
+            host=host,
         )
 
 
@@ -138,8 +139,8 @@ class LogFollower:
     def run_of(self, run_id: str) -> RunLog:
         """Return the reader of a run."""
         if run_id not in self.runs:
-            state = self.known.runs.get(run_id) or RunState(run_id=run_id, host=self.known.host)
-            self.runs[run_id] = self.reading.of(state)
+            state = self.known.runs.get(run_id) or RunState(run_id=run_id)
+            self.runs[run_id] = self.reading.of(state, self.known.host)
         return self.runs[run_id]
 
     def touch(self, run_id: str) -> None:

@@ -1,6 +1,6 @@
 """What a channel sends next: in order, grouped by checkpoint, respecting silences. `pace` decides when. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -171,11 +171,18 @@ def _without_pairs(queued: Sequence[QueuedAlert]) -> tuple[tuple[QueuedAlert, ..
                 silenced.add(cause)
             elif one.status is not DeliveryStatus.BEHIND:
                 silenced.discard(cause)
-        elif (firing := begun.pop(cause, [])) and cause in silenced:
-            dropped.update(held.id for held in firing)
-            if not firing[0].alert.is_correction:
-                dropped.add(one.id)
+        else:
+            firing = begun.pop(cause, [])
+            if firing and cause in silenced:
+                dropped.update(_never_sent(firing, one))
     return tuple(one for one in queued if one.id not in dropped), tuple(sorted(dropped))
+
+
+def _never_sent(firing: Sequence[QueuedAlert], end: QueuedAlert) -> Iterator[int]:
+    for one in firing:
+        yield one.id
+    if not firing[0].alert.is_correction:
+        yield end.id
 
 
 def _is_meant(alert: Alert, silence: Silence) -> bool:

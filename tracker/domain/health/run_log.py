@@ -76,6 +76,8 @@ class RunLog:
     """Returns a text without secrets."""
     code: CodeRules | None = None
     """Rules of other packages."""
+    host: str = ""
+    """Machine of the logs; empty: that of the watcher."""
     hits: list[tuple[str, TroubleLine]] | None = None
     """All lines with trouble, each with the id of its incident; None: they are not kept."""
     points: list[CurvePoint] = field(default_factory=list)
@@ -184,8 +186,9 @@ class RunLog:
 
     def begin_condition(self, key: str, sign: ProcessSign, at: datetime) -> None:
         """Take what is measured of the machine, and lasts until `end_condition`."""
-        if key not in self.state.lasting:
-            self.state.lasting[key] = incident_of_sign(sign, self.state.place, self.state.steps.reached, at)
+        run = self.state
+        if key not in run.lasting:
+            run.lasting[key] = incident_of_sign(sign, (run.run_id, self.host), run.steps.reached, at)
 
     def end_condition(self, key: str, at: datetime, ended_by: IncidentEnd = IncidentEnd.RECOVERED) -> None:
         """Note that it is no longer so."""
@@ -265,7 +268,7 @@ class RunLog:
             self._end(run.episode, IncidentEnd.ENDED)  # what is live now is another one
         if run.episode is None:
             run.episodes += 1
-            run.episode = begun(run.run_id, run.episodes, host=run.host, is_history=is_history)
+            run.episode = begun(run.run_id, run.episodes, host=self.host, is_history=is_history)
         run.episode.join(found, lambda: tuple(map(self._shown_indented, state.recent)))
         run.episode.wait_for_progress(run.steps.last)
         self._note_sizes(run.episode, found, state.sizes)

@@ -197,8 +197,6 @@ class RunState:
     """What was read of a run so far."""
 
     run_id: str = ""
-    host: str = ""
-    """Machine of the logs; empty: that of the watcher."""
     steps: StepsRead = field(default_factory=StepsRead)
     starts: Starts = field(default_factory=Starts)
     episode: Episode | None = None
@@ -215,11 +213,6 @@ class RunState:
     """What was measured of the machine and is still so, by what identifies it."""
     seen: dict[str, SeenFinding] = field(default_factory=dict)
     """When each finding was seen first, by what identifies it."""
-
-    @property
-    def place(self) -> tuple[str, str]:
-        """Run id and machine."""
-        return self.run_id, self.host
 
     @property
     def findings(self) -> tuple[SeriesFinding, ...]:

@@ -64,18 +64,22 @@ def merged_progress(machines: Sequence[RunProgress]) -> RunProgress:
 
     Its state is that of the machine with trouble, else of the one that has reached the newest step.
     """
-    ahead = max(machines, key=lambda one: (-1 if one.last_step is None else one.last_step, one.read_at))
+    ahead, state = machines[0], ""
     summary: dict[str, float] = {}
-    for one in (*machines, ahead):
+    for one in sorted(machines, key=_reached):
+        ahead, state = one, one.state or state
         summary |= one.summary
-    troubled = [one.state for one in machines if one.state in (FAILED, _HUNG, *_HANGS.values())]
-    states = [*sorted(troubled, key=lambda state: state != FAILED), ahead.state, *(one.state for one in machines)]
-    return replace(
-        ahead,
-        read_at=max(one.read_at for one in machines),
-        state=next(filter(None, states), ""),
-        summary=summary,
-    )
+    known = {one.state for one in machines}
+    for trouble in (_HUNG, *_HANGS.values(), FAILED):
+        if trouble in known:
+            state = trouble
+    return replace(ahead, read_at=max(one.read_at for one in machines), state=state, summary=summary)
+
+
+def _reached(progress: RunProgress) -> tuple[int, datetime]:
+    if progress.last_step is None:
+        return -1, progress.read_at
+    return progress.last_step, progress.read_at
 
 
 FAILED = "failed"

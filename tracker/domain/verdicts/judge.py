@@ -62,9 +62,7 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
     others = (*others, *remeasured(context, tested))
     changed = [*others, *(one.change for one in (*judged, *found) if one.change is not None)]
     changes = [_with_series(context, change) for change in changed]
-    also = _also_changed(context, changes)
-    if not are_newest(suite.parts):
-        also = tuple(one for one in also if context.ends_earlier(one))
+    also = _also_changed(context, suite, changes)
     return Report(
         run_id=record.plan.checkpoint.run_id,
         step=record.plan.checkpoint.step,
@@ -176,7 +174,7 @@ def _alone(context: JudgingContext, benchmarks: Iterable[Judged]) -> Alone:
     return Alone(lost=frozenset(lost), better=frozenset(better))
 
 
-def _also_changed(context: JudgingContext, changes: Sequence[Incident]) -> tuple[Incident, ...]:
+def _also_changed(context: JudgingContext, suite: TestedSuite, changes: Sequence[Incident]) -> tuple[Incident, ...]:
     """Return the losses of single benchmarks that a change of the suite's loss ends, or leaves to themselves."""
     also = {ended.key: ended for ended in context.ended}
     for ended in context.ended:
@@ -186,7 +184,9 @@ def _also_changed(context: JudgingContext, changes: Sequence[Incident]) -> tuple
                     also[incident.key] = incident
     for change in changes:
         also.pop(change.key, None)
-    return tuple(also.values())
+    if are_newest(suite.parts):
+        return tuple(also.values())
+    return tuple(filter(context.ends_earlier, also.values()))
 
 
 def _with_scores(context: JudgingContext, one: Tested) -> Judged:

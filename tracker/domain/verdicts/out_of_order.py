@@ -6,7 +6,7 @@ replaces the one test that every checkpoint of the run has, so `policy.alpha` is
 Those in between get the verdicts that they would have had, and send no alert.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from eval_jobs.types import EvalRecord
@@ -38,11 +38,14 @@ def overtaken_by(
         if other.step > own.step and one.plan.suite.name == suite and branches.sees(other, own):
             later[other.step] = one
     found = tuple(later.values())
-    if len(found) <= NEAREST:
-        return found
-    ends = {incident.closed_step for incident in incidents if incident.opened_step < own.step}
-    between = [one for one in found[NEAREST:-1] if one.plan.checkpoint.step in ends]
-    return (*found[:NEAREST], *between, found[-1])
+    return (*found[:NEAREST], *_where_ended(found[NEAREST:-1], incidents), *found[NEAREST:][-1:])
+
+
+def _where_ended(records: Iterable[EvalRecord], incidents: Iterable[Incident]) -> Iterator[EvalRecord]:
+    ends = {incident.closed_step for incident in incidents}
+    for one in records:
+        if one.plan.checkpoint.step in ends:
+            yield one
 
 
 def not_yet_told(report: Report, later: Iterable[EvalRecord]) -> frozenset[tuple[str | int, ...]]:
