@@ -65,6 +65,8 @@ def test_aliases_name_checkpoints_and_move(files: MlflowFiles) -> None:
     assert len(client.search_model_versions(f"name = '{EXPERIMENT}'")) == 2
     tags = client.get_model_version_by_alias(EXPERIMENT, "champion").tags
     assert tags["tracker.reason/champion"] == "step 200 is best"
+    (left,) = [v for v in client.search_model_versions(f"name = '{EXPERIMENT}'") if v.tags != tags]
+    assert not [tag for tag in left.tags if tag.startswith("tracker.reason/")]
 
 
 def test_sending_again_changes_nothing(files: MlflowFiles) -> None:

@@ -6,7 +6,7 @@ the version. A registered model of that name that belongs to another owner is no
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from mlflow import MlflowClient
@@ -44,6 +44,15 @@ def send_champions(client: MlflowClient, run: TrackedRun, batch: ChampionBatch, 
         if checkpoint_key not in known:
             known[checkpoint_key] = _version(client, run, model.name, checkpoint_key)
         _name(client, model.name, known[checkpoint_key], champion, aliases)
+        _take_reason(client, champion, [one for key, one in known.items() if key != checkpoint_key])
+
+
+def _take_reason(client: MlflowClient, champion: Champion, others: Iterable[ModelVersion]) -> None:
+    """Remove the reason of an alias from the versions that do not have it any more."""
+    tag = f"{REASON_TAG}/{champion.alias}"
+    for version in others:
+        if tag in version.tags:
+            client.delete_model_version_tag(version.name, version.version, tag)
 
 
 def registered_name(run_id: str) -> str:

@@ -70,7 +70,7 @@ def ends_of(series: BenchmarkSeries, rows: IntArray, incidents: Iterable[Inciden
     """Return a good step and a later bad one.
 
     By default the bad one is where the newest loss was detected, else the newest evaluated step. The good one is the
-    best step before it.
+    last step of the baseline of that loss, else the best step before it.
 
     Raises:
         ConfigError: a given step has no usable result, or the good one is not before the bad one.
@@ -79,14 +79,20 @@ def ends_of(series: BenchmarkSeries, rows: IntArray, incidents: Iterable[Inciden
     known = [series.steps[row] for row in rows]
     name = series.key.benchmark
     _check_known((wanted.good, wanted.bad), known, name)
-    bad = _bad_of(known, name, incidents) if wanted.bad is None else wanted.bad
+    bad, before = wanted.bad, None
+    if bad is None:
+        bad, before = _bad_of(known, name, incidents)
+    if wanted.good is not None:
+        before = None
     earlier = rows[[bad is not None and step < bad for step in known]]
     if bad is None or not earlier.size:
         raise Incomparable(
             f"{name} has no complete result before the bad step ({count_text(len(known), 'complete result')} in all)",
             hint="evaluate more checkpoints with `tracker evaluate CHECKPOINT`",
         )
-    good = _best_of(series, earlier) if wanted.good is None else wanted.good
+    good = wanted.good if before is None else before
+    if good is None:
+        good = _best_of(series, earlier)
     if good >= bad:
         raise ConfigError(f"good step {good} is not before bad step {bad}", hint="set --good to a step before --bad")
     _check_lost(series, rows, good, bad)
@@ -159,10 +165,16 @@ def remarks_on(found: LostBetween) -> tuple[str, ...]:
     return tuple(doubts)
 
 
-def _bad_of(known: Sequence[int], benchmark: str, incidents: Iterable[Incident]) -> int | None:
-    newest = known[-1] if known else None
-    opened = {e.opened_step for e in incidents if (e.benchmark, e.subset, e.measure) == (benchmark, "", Measure.SCORE)}
-    return max(opened & set(known), default=newest)
+def _bad_of(known: Sequence[int], benchmark: str, incidents: Iterable[Incident]) -> tuple[int | None, int | None]:
+    """Return the bad step, and the last step of the baseline of the loss that was detected there; None: unknown."""
+    bad, good = (known[-1] if known else None), None
+    for one in sorted(incidents, key=lambda incident: incident.opened_step):
+        if (one.benchmark, one.subset, one.measure) != (benchmark, "", Measure.SCORE) or one.opened_step not in known:
+            continue
+        bad, good = one.opened_step, None
+        if one.drop is not None and not one.drop.is_pinned and one.drop.baseline_steps[-1] in known:
+            good = one.drop.baseline_steps[-1]
+    return bad, good
 
 
 def _common_means(matrix: ScoreMatrix, rows: IntArray) -> FloatArray:

@@ -195,7 +195,7 @@ def _why_no_proof(deciding: types.Comparison, p: float, level: float) -> str:
         return f"not significant at the run's level ({p_text(level)})"
     if len(deciding.pooled_steps) == 1:
         return "too small for a verdict on one checkpoint alone"
-    return "explained by one of these checkpoints alone"
+    return "not significant without one of these checkpoints"
 
 
 def _more_of_loss(word: types.VerdictWord, reason: reasons.Compared) -> str:

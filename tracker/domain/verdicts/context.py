@@ -37,6 +37,8 @@ class RunContext:
     """Changes of settings, by time."""
     disruptions: tuple[Disruption, ...] = ()
     """Moments of the training after which a dip is expected, by step."""
+    opens_late: bool = False
+    """Whether a checkpoint that is not the newest opens losses: to see which of them later ones end."""
 
 
 LARGEST_DIP = 0.1
@@ -134,9 +136,20 @@ class JudgingContext:
         own = (e for e in self.run_context.incidents if is_of_series(e, self.series))
         return tuple(reopened(e) if e.closed_by is Closing.REMEASURED else e for e in own)
 
-    def ends_earlier(self, change: Incident) -> bool:
-        """Return whether the candidate, if it came late, shows that a loss ended there."""
-        return not self.is_left and ends_earlier(change, self.run_context.incidents)
+    def may_change(self, change: Incident) -> bool:
+        """Return whether the candidate changes a loss although it is not the newest."""
+        if self.is_left:
+            return False
+        if self.run_context.opens_late and change.opened_step == self.step:
+            return True
+        return ends_earlier(change, self.run_context.incidents)
+
+    def is_known(self, loss: Incident) -> bool:
+        """Return whether a loss of this subject and onset is stored."""
+        for one in self.run_context.incidents:
+            if (subject_of(one), one.onset_step) == (subject_of(loss), loss.onset_step):
+                return True
+        return False
 
     def incidents_of(self, subject: Subject) -> tuple[Incident, ...]:
         """Return `own_incidents` of `subject` as of just before the candidate, and those that end there."""

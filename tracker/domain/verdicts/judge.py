@@ -154,7 +154,7 @@ def _improved(judged: Iterable[Judged]) -> set[str]:
 def _of_suite(context: JudgingContext, suite: TestedSuite, benchmarks: Iterable[Judged]) -> Iterator[Judged]:
     ended = next((e for e in context.ended if subject_of(e) == context.suite), None)
     if ended is not None:
-        changes = are_newest(suite.parts) or context.ends_earlier(ended)
+        changes = are_newest(suite.parts) or context.may_change(ended)
         yield judge_end(ended, suite.parts, changes=changes)
         return
     judged = judge_suite(context, suite.parts, suite.known, _alone(context, benchmarks))
@@ -186,7 +186,7 @@ def _also_changed(context: JudgingContext, suite: TestedSuite, changes: Sequence
         also.pop(change.key, None)
     if are_newest(suite.parts):
         return tuple(also.values())
-    return tuple(filter(context.ends_earlier, also.values()))
+    return tuple(filter(context.may_change, also.values()))
 
 
 def _with_scores(context: JudgingContext, one: Tested) -> Judged:

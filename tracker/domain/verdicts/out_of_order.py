@@ -7,16 +7,23 @@ Those in between get the verdicts that they would have had, and send no alert.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from eval_jobs.types import EvalRecord
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.losses import Closing, Incident
+from tracker.domain.records.policy import Policy
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import WORSE, Report, VerdictWord
 from tracker.domain.regression.blocks import BLOCK
+from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import settings_by_benchmark
+from tracker.domain.verdicts.context import RunContext
+from tracker.domain.verdicts.judge import judge
 from tracker.domain.verdicts.losses.incidents import is_of_series
+
+_OVER = (Closing.TRANSIENT, Closing.RECOVERED)
 
 NEAREST = BLOCK
 """Number of later checkpoints whose recent baseline contains the late one; further on, the peak changes little."""
@@ -116,9 +123,47 @@ def _can_show(incident: Incident, settings: Mapping[str, str]) -> bool:
 
 
 def with_changes(incidents: Iterable[Incident], changes: Iterable[Incident]) -> tuple[Incident, ...]:
-    """Return the incidents as they are after changes; new ones are not among them."""
-    changed = {one.key: one for one in changes}
-    return tuple(changed.get(one.key, one) for one in incidents)
+    """Return the incidents as they are after changes, ordered by `opened_step`."""
+    known = {one.key: one for one in (*incidents, *changes)}
+    return tuple(sorted(known.values(), key=lambda one: one.opened_step))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judging:
+    """What the verdicts of a run are computed from."""
+
+    scores: RunScores
+    run_context: RunContext
+    policy: Policy
+    now: datetime
+
+    def knowing(self, changes: Iterable[Incident], *, opens_late: bool = False) -> "Judging":
+        """Return the same after changes of incidents."""
+        incidents = with_changes(self.run_context.incidents, changes)
+        return replace(self, run_context=replace(self.run_context, incidents=incidents, opens_late=opens_late))
+
+    def judged(self, record: EvalRecord) -> Report:
+        """Return the report on a record."""
+        return judge(record, self.scores, self.run_context, self.policy, now=self.now)
+
+
+def judged_late(record: EvalRecord, later: Sequence[EvalRecord], judging: Judging) -> Report:
+    """Return the report on a checkpoint, with the losses that it shows and that `later` ones show to be over.
+
+    A loss that lasts is opened by the newest checkpoint. `later` is that of `overtaken_by`.
+    """
+    report = judging.judged(record)
+    if not later or not any(verdict.word in WORSE for verdict in (*report.verdicts, *report.findings)):
+        return report
+    known = {incident.key for incident in judging.run_context.incidents}
+    opened = judging.knowing((), opens_late=True).judged(record).incidents
+    trial = judging.knowing(opened)
+    for one in later:
+        trial = trial.knowing(trial.judged(one).incidents)
+    new = {incident.key for incident in opened} - known
+    over = [one for one in trial.run_context.incidents if one.key in new and one.closed_by in _OVER]
+    report = judging.knowing(over).judged(record)
+    return replace(report, incidents=(*report.incidents, *over))
 
 
 def _shows(report: Report, incident: Incident) -> bool:

@@ -138,8 +138,10 @@ def _judge_loss(
     if deciding.m > 1 or not alone.lost.isdisjoint(deciding.fallen):
         incident = _confirmed(incident, fell)
     word = loss_of_all(is_provisional=incident.provisional)
-    change = incident if are_newest(fell) else None
-    return Judged(verdict=_verdict(word, reason, incident, deciding.alpha_test), change=change)
+    if are_newest(fell) or context.may_change(incident):
+        return Judged(verdict=_verdict(word, reason, incident, deciding.alpha_test), change=incident)
+    shown = incident if context.is_known(incident) else None
+    return Judged(verdict=_verdict(word, reason, shown, deciding.alpha_test))
 
 
 def _fell(parts: Iterable[Part], deciding: SuiteTest) -> list[Part]:

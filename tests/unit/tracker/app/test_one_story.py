@@ -23,6 +23,7 @@ from tracker.app.commands.accept import accept
 from tracker.app.review import recall, review
 from tracker.app.steps.best_of_run import newest_scores
 from tracker.domain.best.choice import champions_of
+from tracker.domain.compare.lost_between import Ends, ends_of
 from tracker.domain.compare.view import RunNoise, compare_parts
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.records.alerts import Alert
@@ -188,10 +189,13 @@ def check_published(told: Told) -> None:
 
 
 def check_ends(told: Told) -> None:
-    """A checkpoint is `recovered` exactly if a loss ended there."""
+    """A checkpoint is `recovered` exactly if a loss ended there, and names no loss that is none."""
     history, shown = told.fakes.history, set[tuple[int, str, str]]()
+    onsets = {(one.benchmark, one.subset, one.onset_step) for one in history.incidents(RUN)}
     for report in history.reports(RUN):
         for verdict in (*report.verdicts, *report.findings):
+            if verdict.lost_since is not None and verdict.measure is Measure.SCORE:
+                assert (verdict.benchmark, verdict.subset, verdict.lost_since) in onsets, "lost since"
             if verdict.word in IS_BACK and verdict.measure is Measure.SCORE:
                 shown.add((report.step, verdict.benchmark, verdict.subset))
     ended = set[tuple[int, str, str]]()
@@ -338,6 +342,34 @@ def test_a_checkpoint_between_baseline_and_onset_that_comes_late_is_the_baseline
     assert list(dict.fromkeys(baselines)) == [(200,), (300,), (400,)]
     told_of = [(one.evidence.baseline_steps, one.is_correction) for one in told.fakes.alerting.alerts if one.evidence]
     assert told_of == [((200,), False), ((300,), True), ((400,), True)]
+
+
+def test_a_broken_checkpoint_that_comes_late_is_over_and_counts_in_no_baseline() -> None:
+    levels = dict.fromkeys(("b0", "b1", "b2"), (*(0.9,) * 3, 0.0, *(0.9,) * 4))
+    told = Told(Course(levels=levels, late=(0, 0, 0, 4, 0, 0, 0, 0), longer=(False,) * 8, seed=0))
+    for _ in told.arrivals():
+        check_alerts(told)
+        check_ends(told)
+    losses = told.fakes.history.incidents(RUN)
+    assert {(one.onset_step, one.closed_step, one.closed_by) for one in losses} == {(400, 500, Closing.TRANSIENT)}
+    assert "" in {one.benchmark for one in losses}
+    assert not told.fakes.alerting.alerts
+    for report in told.fakes.history.reports(RUN):
+        for verdict in report.verdicts:
+            assert report.step == 500 or all(400 not in one.baseline_steps for one in verdict.comparisons), report.step
+
+
+def test_a_search_for_the_newest_loss_begins_at_its_baseline() -> None:
+    levels = {"b0": (*(0.95,) * 3, *(0.0,) * 2, *(0.9,) * 3, *(0.0,) * 2)}
+    told = Told(Course(levels=levels, late=(0,) * 10, longer=(False,) * 10, seed=0))
+    assert len([*told.arrivals()]) == 10
+    *_, newest = told.fakes.history.incidents(RUN)
+    assert (newest.onset_step, newest.drop is not None and newest.drop.baseline_steps[-1]) == (900, 800)
+    series = told.fakes.history.scores(RUN).of("b0", newest.suite)[-1]
+    rows, known = series.whole_rows(POLICY.min_coverage), told.fakes.history.incidents(RUN)
+    assert ends_of(series, rows, known, Ends()) == (800, newest.opened_step)
+    assert ends_of(series, rows, known, Ends(good=300)) == (300, newest.opened_step)
+    assert ends_of(series, rows, known, Ends(bad=500)) == (300, 500)
 
 
 def test_an_accepted_level_corrects_no_loss_that_was_found_with_other_settings() -> None:

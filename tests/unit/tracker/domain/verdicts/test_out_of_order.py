@@ -93,7 +93,7 @@ def test_a_loss_that_no_verdict_shows_ends_as_corrected_and_after_a_kill_once_mo
     (corrected,) = withdrawn([loss], [report], own)
     assert (corrected.closed_by, corrected.closed_step) == (Closing.CORRECTED, 700)
     assert withdrawn([corrected], [report], own) == (corrected,)
-    assert with_changes([loss, replace(loss, opened_step=600)], [corrected])[0] == corrected
+    assert with_changes([loss, replace(loss, opened_step=600)], [corrected])[-1] == corrected
     shown = replace(report, incidents=(loss,), verdicts=(_verdict(VerdictWord.REGRESSED, 700),))
     assert withdrawn([loss], [shown], own) == ()
     assert withdrawn([loss], [replace(shown, verdicts=(_verdict(VerdictWord.REGRESSED, 400),))], own) != ()
