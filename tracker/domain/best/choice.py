@@ -110,13 +110,14 @@ def aliases_of(benchmarks: Iterable[str]) -> dict[str, str]:
 
 
 def _best_without(scores: RunScores, benchmark: str | None, steps: Collection[int], min_coverage: float) -> Best | None:
-    for step in steps:
-        scores = without_step(scores, step)
     scores = _own(scores)
     suite = _main_suite(scores, benchmark)
     names = _benchmarks_of(scores, suite) if benchmark is None else (benchmark,)
-    ways = [scores.of(name, suite) for name in names]
-    series = [found[-1] for found in ways if found]
+    # The newest settings, also if only the other steps have others.
+    keys = [found[-1].key for found in (scores.of(name, suite) for name in names) if found]
+    for step in steps:
+        scores = without_step(scores, step)
+    series = [scores.series[key] for key in keys if key in scores.series]
     if series:
         return _peak(series, min_coverage)
     return None
