@@ -105,11 +105,15 @@ def judged_of(context: JudgingContext, decision: Decision, hypothesis: Hypothesi
     change = change or decision.loss
     if change is None:
         return Judged(verdict=verdict)
-    if not _may_change(context, candidate, change):
-        if not context.is_known(change):
-            verdict = replace(verdict, lost_since=None)
-        return Judged(verdict=verdict)
-    return Judged(verdict=verdict, change=replace(change, drop=verdict.drop))
+    if _may_change(context, candidate, change):
+        return Judged(verdict=verdict, change=replace(change, drop=verdict.drop))
+    return Judged(verdict=_with_known_loss(context, verdict, change))
+
+
+def _with_known_loss(context: JudgingContext, verdict: Verdict, loss: Incident) -> Verdict:
+    if context.is_known(loss):
+        return verdict
+    return replace(verdict, lost_since=None)
 
 
 def _may_change(context: JudgingContext, candidate: Candidate, change: Incident) -> bool:

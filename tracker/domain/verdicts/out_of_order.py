@@ -147,23 +147,31 @@ class Judging:
         return judge(record, self.scores, self.run_context, self.policy, now=self.now)
 
 
-def judged_late(record: EvalRecord, later: Sequence[EvalRecord], judging: Judging) -> Report:
-    """Return the report on a checkpoint, with the losses that it shows and that `later` ones show to be over.
+def with_passed_losses(report: Report, record: EvalRecord, later: Sequence[EvalRecord], judging: Judging) -> Report:
+    """Return the report on a checkpoint with the losses that it shows and that `later` ones show to be over.
 
     A loss that lasts is opened by the newest checkpoint. `later` is that of `overtaken_by`.
     """
-    report = judging.judged(record)
-    if not later or not any(verdict.word in WORSE for verdict in (*report.verdicts, *report.findings)):
+    words = {verdict.word for verdict in (*report.verdicts, *report.findings)}
+    if not later or words.isdisjoint(WORSE):
         return report
+    passed = _passed(record, later, judging)
+    report = judging.knowing(passed).judged(record)
+    return replace(report, incidents=(*report.incidents, *passed))
+
+
+def _passed(record: EvalRecord, later: Sequence[EvalRecord], judging: Judging) -> tuple[Incident, ...]:
+    """Return the losses that `record` would have opened, as later ones end them; () if one of them lasts."""
     known = {incident.key for incident in judging.run_context.incidents}
     opened = judging.knowing((), opens_late=True).judged(record).incidents
     trial = judging.knowing(opened)
     for one in later:
         trial = trial.knowing(trial.judged(one).incidents)
     new = {incident.key for incident in opened} - known
-    over = [one for one in trial.run_context.incidents if one.key in new and one.closed_by in _OVER]
-    report = judging.knowing(over).judged(record)
-    return replace(report, incidents=(*report.incidents, *over))
+    found = tuple(one for one in trial.run_context.incidents if one.key in new)
+    if all(one.closed_by in _OVER for one in found):
+        return found
+    return ()
 
 
 def _shows(report: Report, incident: Incident) -> bool:

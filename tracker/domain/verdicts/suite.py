@@ -20,7 +20,7 @@ from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.scores.suspicion import loss_of_all
 from tracker.domain.verdicts.context import JudgingContext
 from tracker.domain.verdicts.findings import Judged
-from tracker.domain.verdicts.losses.incidents import subject_of
+from tracker.domain.verdicts.losses.incidents import has_ended, subject_of
 from tracker.domain.verdicts.losses.stages import RECOVERED_AFTER
 
 
@@ -138,10 +138,17 @@ def _judge_loss(
     if deciding.m > 1 or not alone.lost.isdisjoint(deciding.fallen):
         incident = _confirmed(incident, fell)
     word = loss_of_all(is_provisional=incident.provisional)
-    if are_newest(fell) or context.may_change(incident):
+    if _may_store(context, fell, known, incident):
         return Judged(verdict=_verdict(word, reason, incident, deciding.alpha_test), change=incident)
     shown = incident if context.is_known(incident) else None
     return Judged(verdict=_verdict(word, reason, shown, deciding.alpha_test))
+
+
+def _may_store(context: JudgingContext, fell: Iterable[Part], known: Incident | None, incident: Incident) -> bool:
+    """Return whether a loss is stored, or as it changes: not that of a checkpoint which later ones showed to be over."""
+    if known is None and has_ended(incident, context.run_context.incidents):
+        return False
+    return are_newest(fell) or context.may_change(incident)
 
 
 def _fell(parts: Iterable[Part], deciding: SuiteTest) -> list[Part]:

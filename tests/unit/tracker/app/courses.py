@@ -125,8 +125,21 @@ _CORRECTED_AND_BACK = Course(
     seed=1,
 )
 """What was corrected was no loss, so no checkpoint recovers from it."""
+_LASTS_IN_PART = Course(
+    levels={
+        "b1": (*(0.95,) * 4, 0.3, 0.3, 0.9, *(0.65,) * 4, 0.95),
+        "b2": (*(0.95,) * 4, 0.3, 0.3, 0.9, *(0.65,) * 4, 0.95),
+        "b0": (*(0.6,) * 4, *(0.35,) * 4, 0.6, 0.1, 0.1, 0.65),
+    },
+    late=(0, 0, 0, 2, 4, 0, 0, 0, 0, 2, 0, 0),
+    longer=(False,) * 12,
+    again=(5, 1, 4, 0, 2),
+    seed=247,
+)
+"""Of what a late checkpoint shows, a part lasts."""
 
 FOUND = (
+    _LASTS_IN_PART,
     _CORRECTED_AND_BACK,
     _BACK_FOR_ONE_CHECKPOINT,
     _RECOVERED_EARLIER,

@@ -194,7 +194,7 @@ def check_ends(told: Told) -> None:
     onsets = {(one.benchmark, one.subset, one.onset_step) for one in history.incidents(RUN)}
     for report in history.reports(RUN):
         for verdict in (*report.verdicts, *report.findings):
-            if verdict.lost_since is not None and verdict.measure is Measure.SCORE:
+            if verdict.benchmark and verdict.lost_since is not None and verdict.measure is Measure.SCORE:
                 assert (verdict.benchmark, verdict.subset, verdict.lost_since) in onsets, "lost since"
             if verdict.word in IS_BACK and verdict.measure is Measure.SCORE:
                 shown.add((report.step, verdict.benchmark, verdict.subset))

@@ -70,6 +70,11 @@ def ends_earlier(change: Incident, known: Iterable[Incident]) -> bool:
     return False
 
 
+def has_ended(incident: Incident, known: Iterable[Incident]) -> bool:
+    """Return whether a later checkpoint has shown that this loss is over."""
+    return any(one.key == incident.key and one.closed_by in _BY_LATER for one in known)
+
+
 def is_covered(incident: Incident, acceptance: Acceptance, known: Iterable[Acceptance]) -> bool:
     """Return whether an acceptance ends an incident; one of all benchmarks together with the last of those that fell.
 
