@@ -2,8 +2,8 @@
 
 Per benchmark the first that applies: MISSING, INCOMPARABLE or FIRST, RECOVERED, FORGOTTEN, REGRESSED, IMPROVED,
 EQUIVALENT, SUSPECT, INCONCLUSIVE. The tests are in `regression`, the rules in `hypothesis`, the losses over time in
-`incidents`. Only lower steps are used, so a late record is compared with its own past. It never opens or ends an
-incident, because later checkpoints have more evidence.
+`incidents`. Only lower steps are used, so a late record is compared with its own past. It may end a loss; one that
+lasts is opened by the newest checkpoint, which has more evidence.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

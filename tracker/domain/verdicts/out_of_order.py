@@ -3,7 +3,8 @@
 The newest checkpoint is evaluated first, so earlier ones may arrive later. A late checkpoint is compared with its own
 past and sends no alert. Instead, the verdict on the newest one is computed again with one more checkpoint before it. It
 replaces the one test that every checkpoint of the run has, so `policy.alpha` is shared as if all had come in order.
-Those in between get the verdicts that they would have had, and send no alert.
+Those in between get the verdicts that they would have had, and send no alert. A loss ends at the first checkpoint that
+shows its end, also if that one comes late.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -145,7 +145,7 @@ def _judge_loss(
 
 
 def _may_store(context: JudgingContext, fell: Iterable[Part], known: Incident | None, incident: Incident) -> bool:
-    """Return whether a loss is stored, or as it changes: not that of a checkpoint which later ones showed to be over."""
+    """Return whether a loss is stored, or changes: not one that later checkpoints have shown to be over."""
     if known is None and has_ended(incident, context.run_context.incidents):
         return False
     return are_newest(fell) or context.may_change(incident)
