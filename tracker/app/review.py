@@ -18,6 +18,7 @@ from tracker.domain.overview.costs import with_cost_so_far
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.display import ONCE
 from tracker.domain.records.loss_text import open_losses
+from tracker.domain.records.losses import Incident
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.tracking import IncidentKind
 from tracker.domain.records.types import Report
@@ -61,9 +62,12 @@ def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
     warn_of_baseline(record, run_context, world.policy)
     later = out_of_order.overtaken_by(record, run_context.records, run_context.incidents)
     scores = world.history.scores(run_id)
-    report = judge(record, scores, run_context, world.policy, now=now)
     judging = out_of_order.Judging(scores=scores, run_context=run_context, policy=world.policy, now=now)
+    before = _ended_by(world, record, later, judging)
+    judging = judging.knowing(before.passed)
+    report = judge(record, scores, judging.run_context, world.policy, now=now)
     report = out_of_order.with_passed_losses(report, record, later, judging)
+    report = replace(report, incidents=(*before.passed, *report.incidents))
     report = _with_pending(world, with_latency(world, report, record, run_context))
     cause = store_conclusion(record, report, world.history)
     ask_rest(world, record, Reports(newest=report), run_context, now)
@@ -73,9 +77,29 @@ def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
     open_alerts = world.history.open_alerts(run_id)
     alerts = alerts_for(as_stored(report, world.history), open_alerts, later, not_yet=not_yet)
     world.dispatcher.dispatch(naming_incidents(alerts, world.history.training_incidents(run_id)), record)
-    changes = rejudge(world, later, run_context, cause)
+    changes = rejudge(world, (*before.records, *later), run_context, cause)
     publish_standing(world, record, run_context, now)
     return Reviewed(report=report, changes=changes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Before:
+    """What a record shows of the checkpoint before it."""
+
+    records: tuple[EvalRecord, ...] = ()
+    """That of the checkpoint, if a loss of it is over."""
+    passed: tuple[Incident, ...] = ()
+
+
+def _ended_by(world: World, record: EvalRecord, later: Sequence[EvalRecord], judging: out_of_order.Judging) -> _Before:
+    """Return the losses of the checkpoint before a late one that are over now, as with a benchmark that was added."""
+    before = out_of_order.before_it(record, judging.run_context.records) if later else None
+    report = None if before is None else world.history.report(before.plan.id)
+    if before is None or report is None or not out_of_order.shows_loss(report):
+        return _Before()
+    since = out_of_order.overtaken_by(before, judging.run_context.records, judging.run_context.incidents)
+    passed = out_of_order.passed_losses(before, since, judging)
+    return _Before(records=(before,) if passed else (), passed=passed)
 
 
 def store_conclusion(record: EvalRecord, report: Report, history: RunHistory) -> RunEvent:

@@ -56,6 +56,18 @@ def _where_ended(records: Iterable[EvalRecord], incidents: Iterable[Incident]) -
             yield one
 
 
+def before_it(record: EvalRecord, records: Iterable[EvalRecord]) -> EvalRecord | None:
+    """Return the newest of `records` on the checkpoint before that of `record`; None: it is the first."""
+    own, known = record.plan.checkpoint, tuple(records)
+    branches = branches_of((own, *(one.plan.checkpoint for one in known)))
+    found: EvalRecord | None = None
+    for one in sorted(known, key=lambda r: (r.plan.checkpoint.step, r.plan.checkpoint.ready_at, r.finished_at)):
+        other = one.plan.checkpoint
+        if other.step < own.step and one.plan.suite.name == record.plan.suite.name and branches.sees(own, other):
+            found = one
+    return found
+
+
 def not_yet_told(report: Report, later: Iterable[EvalRecord]) -> frozenset[tuple[str | int, ...]]:
     """Return the keys of the losses of a checkpoint whose `later` ones were evaluated with other settings so far.
 
@@ -153,15 +165,21 @@ def with_passed_losses(report: Report, record: EvalRecord, later: Sequence[EvalR
 
     A loss that lasts is opened by the newest checkpoint. `later` is that of `overtaken_by`.
     """
-    words = {verdict.word for verdict in (*report.verdicts, *report.findings)}
-    if not later or words.isdisjoint(WORSE):
+    if not later or not shows_loss(report):
         return report
-    passed = _passed(record, later, judging)
+    passed = passed_losses(record, later, judging)
+    if not passed:
+        return report
     report = judging.knowing(passed).judged(record)
     return replace(report, incidents=(*report.incidents, *passed))
 
 
-def _passed(record: EvalRecord, later: Sequence[EvalRecord], judging: Judging) -> tuple[Incident, ...]:
+def shows_loss(report: Report) -> bool:
+    """Return whether anything is worse at a checkpoint."""
+    return not WORSE.isdisjoint(verdict.word for verdict in (*report.verdicts, *report.findings))
+
+
+def passed_losses(record: EvalRecord, later: Sequence[EvalRecord], judging: Judging) -> tuple[Incident, ...]:
     """Return the losses that `record` would have opened, as later ones end them; () if one of them lasts."""
     known = {incident.key for incident in judging.run_context.incidents}
     opened = judging.knowing((), opens_late=True).judged(record).incidents
