@@ -217,15 +217,13 @@ def test_an_alert_that_opened_and_ended_during_a_silence_is_not_sent(site: Site)
     assert alerting.flush() == 0
 
 
-def test_the_resolution_of_an_alert_sent_before_a_silence_is_sent_after_it(site: Site) -> None:
+def test_the_resolution_of_an_alert_sent_before_a_silence_is_sent_during_it(site: Site) -> None:
     alerting = site.reopen()
     alerting.publish([alert("sums", 100)])
     alerting.close()
     site.silence("sums", 3600)
     alerting.publish([end_of("sums", 200)])
     alerting.close()
-    assert len(site.team.messages) == 1
-    site.later(3600)
     assert site.team.told() == [("sums", 100, FIRING), ("sums", 200, RESOLVED)]
 
 

@@ -18,7 +18,6 @@ from tracker.domain.overview.costs import with_cost_so_far
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.display import ONCE
 from tracker.domain.records.loss_text import open_losses
-from tracker.domain.records.losses import Incident
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.tracking import IncidentKind
 from tracker.domain.records.types import Report
@@ -60,46 +59,19 @@ def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
     run_context = replace(run_context, disruptions=disruptions_of(curves, world.policy.phases))
     run_context = noting_settings(record, run_context, world.history)
     warn_of_baseline(record, run_context, world.policy)
-    later = out_of_order.overtaken_by(record, run_context.records, run_context.incidents)
-    scores = world.history.scores(run_id)
-    judging = out_of_order.Judging(scores=scores, run_context=run_context, policy=world.policy, now=now)
-    before = _ended_by(world, record, later, judging)
-    judging = judging.knowing(before.passed)
-    report = judge(record, scores, judging.run_context, world.policy, now=now)
-    report = out_of_order.with_passed_losses(report, record, later, judging)
-    report = replace(report, incidents=(*before.passed, *report.incidents))
+    report = judge(record, world.history.scores(run_id), run_context, world.policy, now=now)
     report = _with_pending(world, with_latency(world, report, record, run_context))
     cause = store_conclusion(record, report, world.history)
     ask_rest(world, record, Reports(newest=report), run_context, now)
     publish_report(world, record, report, run_context)
-    run_context = replace(run_context, incidents=out_of_order.with_changes(run_context.incidents, report.incidents))
+    later = out_of_order.overtaken_by(record, run_context.records)
     not_yet = out_of_order.not_yet_told(report, later)
     open_alerts = world.history.open_alerts(run_id)
     alerts = alerts_for(as_stored(report, world.history), open_alerts, later, not_yet=not_yet)
     world.dispatcher.dispatch(naming_incidents(alerts, world.history.training_incidents(run_id)), record)
-    changes = rejudge(world, (*before.records, *later), run_context, cause)
+    changes = rejudge(world, later, run_context, cause)
     publish_standing(world, record, run_context, now)
     return Reviewed(report=report, changes=changes)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Before:
-    """What a record shows of the checkpoint before it."""
-
-    records: tuple[EvalRecord, ...] = ()
-    """That of the checkpoint, if a loss of it is over."""
-    passed: tuple[Incident, ...] = ()
-
-
-def _ended_by(world: World, record: EvalRecord, later: Sequence[EvalRecord], judging: out_of_order.Judging) -> _Before:
-    """Return the losses of the checkpoint before a late one that are over now, as with a benchmark that was added."""
-    before = out_of_order.before_it(record, judging.run_context.records) if later else None
-    report = None if before is None else world.history.report(before.plan.id)
-    if before is None or report is None or not out_of_order.shows_loss(report):
-        return _Before()
-    since = out_of_order.overtaken_by(before, judging.run_context.records, judging.run_context.incidents)
-    passed = out_of_order.passed_losses(before, since, judging)
-    return _Before(records=(before,) if passed else (), passed=passed)
 
 
 def store_conclusion(record: EvalRecord, report: Report, history: RunHistory) -> RunEvent:
@@ -158,7 +130,6 @@ def rejudge(
         found = []
         for one, old in known:
             report = out_of_order.rejudged(old, judge(one, scores, context, world.policy, now=cause.at))
-            context = replace(context, incidents=out_of_order.with_changes(context.incidents, report.incidents))
             found.append(_with_pending(world, report, cause))
         return found
 
@@ -166,7 +137,7 @@ def rejudge(
     settings = [settings_by_benchmark(one) for one, _ in known]
     corrected = out_of_order.withdrawn(run_context.incidents, reports, settings)
     if corrected:
-        incidents = out_of_order.with_changes(run_context.incidents, corrected)
+        incidents = out_of_order.with_corrected(run_context.incidents, corrected)
         reports = judged_again(replace(run_context, incidents=incidents))
         reports[-1] = replace(reports[-1], incidents=(*reports[-1].incidents, *corrected))
     changes: list[RunEvent] = []

@@ -3,40 +3,29 @@
 The newest checkpoint is evaluated first, so earlier ones may arrive later. A late checkpoint is compared with its own
 past and sends no alert. Instead, the verdict on the newest one is computed again with one more checkpoint before it. It
 replaces the one test that every checkpoint of the run has, so `policy.alpha` is shared as if all had come in order.
-Those in between get the verdicts that they would have had, and send no alert. A loss ends at the first checkpoint that
-shows its end, also if that one comes late.
+Those in between get the verdicts that they would have had, and send no alert.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from eval_jobs.types import EvalRecord
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.losses import Closing, Incident
-from tracker.domain.records.policy import Policy
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import WORSE, Report, VerdictWord
 from tracker.domain.regression.blocks import BLOCK
-from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import settings_by_benchmark
-from tracker.domain.verdicts.context import RunContext
-from tracker.domain.verdicts.judge import judge
 from tracker.domain.verdicts.losses.incidents import is_of_series
-
-_OVER = (Closing.TRANSIENT, Closing.RECOVERED)
 
 NEAREST = BLOCK
 """Number of later checkpoints whose recent baseline contains the late one; further on, the peak changes little."""
 
 
-def overtaken_by(
-    record: EvalRecord, records: Iterable[EvalRecord], incidents: Iterable[Incident] = ()
-) -> tuple[EvalRecord, ...]:
+def overtaken_by(record: EvalRecord, records: Iterable[EvalRecord]) -> tuple[EvalRecord, ...]:
     """Return the records that need new verdicts after `record`, by step: its nearest successors, and the newest.
 
-    And those at which one of `incidents` ended, which it may end earlier. If training went back, later checkpoints of
-    the abandoned branch have another past. `records` are in any order.
+    If training went back, later checkpoints of the abandoned branch have another past. `records` are in any order.
     """
     own, suite, known = record.plan.checkpoint, record.plan.suite.name, tuple(records)
     branches = branches_of((own, *(one.plan.checkpoint for one in known)))
@@ -46,26 +35,9 @@ def overtaken_by(
         if other.step > own.step and one.plan.suite.name == suite and branches.sees(other, own):
             later[other.step] = one
     found = tuple(later.values())
-    return (*found[:NEAREST], *_where_ended(found[NEAREST:-1], incidents), *found[NEAREST:][-1:])
-
-
-def _where_ended(records: Iterable[EvalRecord], incidents: Iterable[Incident]) -> Iterator[EvalRecord]:
-    ends = {incident.closed_step for incident in incidents}
-    for one in records:
-        if one.plan.checkpoint.step in ends:
-            yield one
-
-
-def before_it(record: EvalRecord, records: Iterable[EvalRecord]) -> EvalRecord | None:
-    """Return the newest of `records` on the checkpoint before that of `record`; None: it is the first."""
-    own, known = record.plan.checkpoint, tuple(records)
-    branches = branches_of((own, *(one.plan.checkpoint for one in known)))
-    found: EvalRecord | None = None
-    for one in sorted(known, key=lambda r: (r.plan.checkpoint.step, r.plan.checkpoint.ready_at, r.finished_at)):
-        other = one.plan.checkpoint
-        if other.step < own.step and one.plan.suite.name == record.plan.suite.name and branches.sees(own, other):
-            found = one
-    return found
+    if len(found) <= NEAREST:
+        return found
+    return (*found[:NEAREST], found[-1])
 
 
 def not_yet_told(report: Report, later: Iterable[EvalRecord]) -> frozenset[tuple[str | int, ...]]:
@@ -135,62 +107,10 @@ def _can_show(incident: Incident, settings: Mapping[str, str]) -> bool:
     return is_of_series(incident, settings)
 
 
-def with_changes(incidents: Iterable[Incident], changes: Iterable[Incident]) -> tuple[Incident, ...]:
-    """Return the incidents as they are after changes, ordered by `opened_step`."""
-    known = {one.key: one for one in (*incidents, *changes)}
-    return tuple(sorted(known.values(), key=lambda one: one.opened_step))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Judging:
-    """What the verdicts of a run are computed from."""
-
-    scores: RunScores
-    run_context: RunContext
-    policy: Policy
-    now: datetime
-
-    def knowing(self, changes: Iterable[Incident], *, opens_late: bool = False) -> "Judging":
-        """Return the same after changes of incidents."""
-        incidents = with_changes(self.run_context.incidents, changes)
-        return replace(self, run_context=replace(self.run_context, incidents=incidents, opens_late=opens_late))
-
-    def judged(self, record: EvalRecord) -> Report:
-        """Return the report on a record."""
-        return judge(record, self.scores, self.run_context, self.policy, now=self.now)
-
-
-def with_passed_losses(report: Report, record: EvalRecord, later: Sequence[EvalRecord], judging: Judging) -> Report:
-    """Return the report on a checkpoint with the losses that it shows and that `later` ones show to be over.
-
-    A loss that lasts is opened by the newest checkpoint. `later` is that of `overtaken_by`.
-    """
-    if not later or not shows_loss(report):
-        return report
-    passed = passed_losses(record, later, judging)
-    if not passed:
-        return report
-    report = judging.knowing(passed).judged(record)
-    return replace(report, incidents=(*report.incidents, *passed))
-
-
-def shows_loss(report: Report) -> bool:
-    """Return whether anything is worse at a checkpoint."""
-    return not WORSE.isdisjoint(verdict.word for verdict in (*report.verdicts, *report.findings))
-
-
-def passed_losses(record: EvalRecord, later: Sequence[EvalRecord], judging: Judging) -> tuple[Incident, ...]:
-    """Return the losses that `record` would have opened, as later ones end them; () if one of them lasts."""
-    known = {incident.key for incident in judging.run_context.incidents}
-    opened = judging.knowing((), opens_late=True).judged(record).incidents
-    trial = judging.knowing(opened)
-    for one in later:
-        trial = trial.knowing(trial.judged(one).incidents)
-    new = {incident.key for incident in opened} - known
-    found = tuple(one for one in trial.run_context.incidents if one.key in new)
-    if all(one.closed_by in _OVER for one in found):
-        return found
-    return ()
+def with_corrected(incidents: Iterable[Incident], corrected: Sequence[Incident]) -> tuple[Incident, ...]:
+    """Return the incidents with those that were corrected as they ended."""
+    ended = {one.key: one for one in corrected}
+    return tuple(ended.get(one.key, one) for one in incidents)
 
 
 def _shows(report: Report, incident: Incident) -> bool:
