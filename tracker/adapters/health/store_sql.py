@@ -1,6 +1,5 @@
 """`tracker.ports.HealthStore`: cursors, state, curves and incidents of one training, in one transaction."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, Connection, Engine, Table, and_, select, update
@@ -35,7 +34,6 @@ class SqlHealthStore:
         self._engine = engine
         self._run = run
         self._host = host
-        self._curves = defaultdict[str, set[str]](set)
 
     def read_so_far(self) -> ReadSoFar:
         """Return what was saved last; see `ports.HealthStore`."""
@@ -90,16 +88,15 @@ class SqlHealthStore:
 
     def _own_points(self, connection: Connection, run_id: str, points: Sequence[CurvePoint]) -> Sequence[CurvePoint]:
         """Return the points of the metrics that no other machine logged before."""
-        own = self._curves[run_id]
-        new = {point.key for point in points} - own
-        if new:
-            rows = []
-            for key in sorted(new):
-                rows.append({"run_id": run_id, "key": key, "host": self._host})
+        curve = HEALTH_CURVES.c
+        found = select(curve.key).where(curve.run_id == run_id, curve.host == self._host)
+        own = set(connection.scalars(found))
+        rows = []
+        for key in sorted({point.key for point in points} - own):
+            rows.append({"run_id": run_id, "key": key, "host": self._host})
+        if rows:
             connection.execute(insert_into(connection, HEALTH_CURVES).on_conflict_do_nothing(), rows)
-            curve = HEALTH_CURVES.c
-            found = select(curve.key).where(curve.run_id == run_id, curve.host == self._host)
-            own |= set(connection.scalars(found))
+            own = set(connection.scalars(found))
         return [point for point in points if point.key in own]
 
     def _is_own(self, table: Table) -> ColumnElement[bool]:

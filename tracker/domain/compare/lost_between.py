@@ -79,20 +79,17 @@ def ends_of(series: BenchmarkSeries, rows: IntArray, incidents: Iterable[Inciden
     known = [series.steps[row] for row in rows]
     name = series.key.benchmark
     _check_known((wanted.good, wanted.bad), known, name)
-    bad, before = wanted.bad, None
+    good, bad, before = wanted.good, wanted.bad, None
     if bad is None:
         bad, before = _bad_of(known, name, incidents)
-    if wanted.good is not None:
-        before = None
     earlier = rows[[bad is not None and step < bad for step in known]]
     if bad is None or not earlier.size:
         raise Incomparable(
             f"{name} has no complete result before the bad step ({count_text(len(known), 'complete result')} in all)",
             hint="evaluate more checkpoints with `tracker evaluate CHECKPOINT`",
         )
-    good = wanted.good if before is None else before
     if good is None:
-        good = _best_of(series, earlier)
+        good = _best_of(series, earlier) if before is None else before
     if good >= bad:
         raise ConfigError(f"good step {good} is not before bad step {bad}", hint="set --good to a step before --bad")
     _check_lost(series, rows, good, bad)
