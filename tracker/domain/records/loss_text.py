@@ -26,13 +26,13 @@ def loss_subject(incident: Incident, series: Series) -> str:
     subject = subject_text(incident.benchmark, incident.subset, incident.measure)
     if not incident.benchmark:
         return subject
-    number = series_of(incident, series)
+    number = series_number_of(incident, series)
     if number == 1:
         return subject
     return f"{subject}, series {number}"
 
 
-def series_of(incident: Incident, series: Series) -> int:
+def series_number_of(incident: Incident, series: Series) -> int:
     """Return the number of the series of settings that a loss of a benchmark was found with."""
     return series.get((incident.suite, incident.benchmark, *incident.series), 1)
 

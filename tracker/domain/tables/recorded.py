@@ -14,7 +14,7 @@ from eval_jobs.types import EvalRecord, Percentiles, ProbeResult, ReferenceProbe
 from tracker.domain.log.events import RunEvent
 from tracker.domain.overview.costs import asked_by
 from tracker.domain.records.alerts import Alert, SubjectKind
-from tracker.domain.records.loss_text import Series, series_of
+from tracker.domain.records.loss_text import Series, series_number_of
 from tracker.domain.records.losses import Acceptance, Closing, Drop, Incident
 from tracker.domain.records.types import Gap, Report, VerdictWord
 from tracker.domain.tables.catalog import CHECKPOINTS, COSTS, FORGETTING, LATENCY, LOSSES, REQUESTS, RUNS
@@ -118,7 +118,7 @@ def losses_table(
         reason = reasons.get((one.run_id, one.benchmark, one.closed_step or 0), "") if is_accepted else ""
         own: dict[str, object] = {"run": one.run_id, "closed_by": one.closed_by or "", "reason": reason}
         if one.benchmark:
-            own["series"] = series_of(one, series.get(one.run_id, {}))
+            own["series"] = series_number_of(one, series.get(one.run_id, {}))
         rows.append({**dict.fromkeys(LOSSES.names), **_fields_of(one, LOSSES), **_numbers_of(one.drop), **own})
     return _sorted(LOSSES, rows)
 

@@ -27,7 +27,7 @@ from tracker.domain.compare.lost_between import Ends, ends_of
 from tracker.domain.compare.view import RunNoise, compare_parts
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.records.alerts import Alert
-from tracker.domain.records.loss_text import Series, loss_text, open_losses, series_of
+from tracker.domain.records.loss_text import Series, loss_text, open_losses, series_number_of
 from tracker.domain.records.losses import Acceptance, Closing, Drop, Incident, Measure
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.reason_text import reason_text
@@ -190,7 +190,7 @@ def check_published(told: Told) -> None:
 def check_table(told: Told, incident: Incident, drop: Drop) -> None:
     rows = losses_table([incident], (), {RUN: told.series()})
     assert tuple(rows["onset_step"]) == (incident.onset_step,)
-    assert tuple(rows["series"]) == (series_of(incident, told.series()),)
+    assert tuple(rows["series"]) == (series_number_of(incident, told.series()),)
     for name in ("before", "now", "delta", "n_common", "n_lost", "n_gained"):
         assert tuple(rows[name]) == (getattr(drop, name),), name
     assert (tuple(rows["baseline_first"]), tuple(rows["baseline_last"])) == (

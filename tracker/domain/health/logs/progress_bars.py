@@ -7,7 +7,7 @@ bars_in("Epoch 1:  50%|#####     | 50/100 [00:10<00:10, 5.0it/s]")     # step 15
 import re
 from dataclasses import dataclass
 
-from tracker.domain.health.logs.ranks import without_prefixes
+from tracker.domain.health.logs.ranks import without_rank_and_time
 
 MARK = "%|"
 """In every bar: a quick test."""
@@ -38,7 +38,7 @@ def bars_in(text: str) -> tuple[list[Bar], str]:
     end = 0
     is_nested = NESTED in text
     for found in _BAR.finditer(text):
-        name = without_prefixes(text[end : found.start()].strip()).strip(" :")
+        name = without_rank_and_time(text[end : found.start()].strip()).strip(" :")
         if not is_nested and (not name or _TRAINING.match(name)):
             bars += _bar(name, int(found[1]), int(found[2]), has_loss="loss" in found[3])
         end = found.end()

@@ -23,7 +23,7 @@ def printer_of(line: str) -> str:
     return "" if found is None else found[0]
 
 
-def without_prefixes(text: str) -> str:
+def without_rank_and_time(text: str) -> str:
     """Return a text without the ranks and times before it."""
     return _ANY.sub("", text)
 
