@@ -126,7 +126,7 @@ def fill_queue(engine: Engine, size: Size) -> None:
 
 
 def fill_history(engine: Engine, samples_dir: Path, size: Size) -> None:
-    """Store every checkpoint of every run, as `SqlHistory.append` and `append_report` do, from a few variants."""
+    """Store every checkpoint of every run, as `SqlHistory.append` and `append_reports` do, from a few variants."""
     history = SqlHistory(engine, samples_dir)
     variants = [record_at(size, "variant", 0, seed) for seed in range(min(VARIANTS, size.checkpoints))]
     packed = [pack(record) for record in variants]
@@ -137,7 +137,7 @@ def fill_history(engine: Engine, samples_dir: Path, size: Size) -> None:
             plan = plan_at(size, run_name(run), STEPS * (index + 1))
             _store(engine, SampleFiles(samples_dir), replace(bare, plan=plan), packed[index % len(packed)])
             at = START + timedelta(seconds=plan.checkpoint.step)
-            history.append_report(
+            history.append_reports(
                 replace(
                     report,
                     run_id=run_name(run),

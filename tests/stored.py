@@ -9,7 +9,7 @@ def store_run(history: History, run: RecordedRun) -> None:
     for record in run.records:
         history.append(record)
     for report in run.reports:
-        history.append_report(report)
+        history.append_reports(report)
     for gap in run.gaps:
         history.append_gap(gap)
     for incident in run.incidents:

@@ -32,7 +32,7 @@ def test_what_changed_since_a_position_is_returned_and_nothing_else(reopen_histo
     assert {change.run_id for change in changes} == {RUN}
     assert changes[0].key == RECORDS[0].plan.id
     assert history.changes(position) == (position, ())
-    history.append_report(RECORDED.reports[0])
+    history.append_reports(RECORDED.reports[0])
     _, (again,) = history.changes(position)
     assert again == changes[0]
 

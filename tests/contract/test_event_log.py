@@ -110,7 +110,7 @@ def test_an_alert_is_logged_when_it_begins_says_something_else_and_ends(reopen_h
 def test_a_report_is_stored_with_its_events_or_not_at_all(reopen_history: ReopenHistory) -> None:
     record, report = RECORDED.records[0], RECORDED.reports[0]
     for _ in range(2):
-        reopen_history().append_report(report, [evaluation_event(record, report)])
+        reopen_history().append_reports(report, events=[evaluation_event(record, report)])
     assert kinds(reopen_history()) == ["evaluated"]
 
     def broken() -> Iterator[RunEvent]:
@@ -119,7 +119,7 @@ def test_a_report_is_stored_with_its_events_or_not_at_all(reopen_history: Reopen
 
     if isinstance(reopen_history(), SqlHistory):
         with pytest.raises(ZeroDivisionError):
-            reopen_history().append_report(RECORDED.reports[1], broken())
+            reopen_history().append_reports(RECORDED.reports[1], events=broken())
         assert reopen_history().report(RECORDED.reports[1].plan_id) is None
         assert kinds(reopen_history()) == ["evaluated"]
 

@@ -108,7 +108,7 @@ def test_a_record_comes_back_with_the_samples_of_some_benchmarks(reopen: ReopenH
 def test_appending_twice_changes_nothing(history: History) -> None:
     for _ in range(2):
         history.append(RECORDS[0])
-        history.append_report(RECORDED.reports[0])
+        history.append_reports(RECORDED.reports[0])
     assert history.records(RUN) == (without_samples(RECORDS[0]),)
     assert table_of(history.scores(RUN)) == table_of_records(RECORDS[:1])
     assert history.reports(RUN) == RECORDED.reports[:1]
@@ -261,7 +261,7 @@ def test_a_record_without_any_result_adds_no_score(history: History) -> None:
 
 def test_reports_come_back_whole_and_ordered_by_step(reopen: ReopenHistory) -> None:
     for report in reversed(RECORDED.reports):
-        reopen().append_report(report)
+        reopen().append_reports(report)
     assert reopen().reports(RUN) == RECORDED.reports
     assert reopen().reports("other") == ()
 
@@ -269,8 +269,8 @@ def test_reports_come_back_whole_and_ordered_by_step(reopen: ReopenHistory) -> N
 def test_outlines_are_the_reports_without_what_newer_ones_overtook(reopen: ReopenHistory) -> None:
     failed, *_ = RECORDED.reports
     for report in RECORDED.reports:
-        reopen().append_report(report)
-        reopen().append_report(replace(report, run_id="other", plan_id=f"other {report.step}"))
+        reopen().append_reports(report)
+        reopen().append_reports(replace(report, run_id="other", plan_id=f"other {report.step}"))
     found = reopen().outlines(RUN)
     assert found == outlined(RECORDED.reports)
     assert found[-1] == RECORDED.reports[-1]
@@ -280,17 +280,17 @@ def test_outlines_are_the_reports_without_what_newer_ones_overtook(reopen: Reope
 
 def test_the_same_plan_again_replaces_its_outline(history: History) -> None:
     for report in RECORDED.reports:
-        history.append_report(report)
+        history.append_reports(report)
     assert history.outlines(RUN) == outlined(RECORDED.reports)
     newer = replace(RECORDED.reports[0], verdicts=RECORDED.reports[0].verdicts[1:])
-    history.append_report(newer)
+    history.append_reports(newer)
     assert history.outlines(RUN) == outlined((newer, *RECORDED.reports[1:]))
 
 
 def test_the_same_plan_again_replaces_its_report(history: History) -> None:
-    history.append_report(RECORDED.reports[0])
+    history.append_reports(RECORDED.reports[0])
     newer = replace(RECORDED.reports[0], verdicts=(), created_at=NOW)
-    history.append_report(newer)
+    history.append_reports(newer)
     assert history.reports(RUN) == (newer,)
     assert history.report(newer.plan_id) == newer
     assert history.report("nothing") is None

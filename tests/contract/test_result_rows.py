@@ -101,7 +101,7 @@ def test_rows_equal_the_newest_records_and_reports_in_any_order(engine: Engine, 
             history.append(one)
             records[one.plan.id] = one
         else:
-            history.append_report(one)
+            history.append_reports(one)
             reports[one.plan_id] = one
     measured = rows_of({plan: measured_rows(record) for plan, record in records.items()})
     judged = rows_of({plan: judged_rows(report) for plan, report in reports.items()})
@@ -114,7 +114,7 @@ def test_a_database_of_an_older_version_gets_the_rows_of_what_it_holds(engine: E
     for record in RECORDED.records:
         history.append(record)
     for report in RECORDED.reports[:-1]:
-        history.append_report(report)
+        history.append_reports(report)
     before = stored(engine, verdicts=True), history.outlines(RECORDED.run_id)
     with transaction(engine) as connection:
         for table in (EVALUATIONS, SUBJECTS, MEASURED, JUDGED):

@@ -166,7 +166,7 @@ def test_tables_of_the_first_version_get_every_later_change(url: str, engine: En
 def test_a_report_with_fields_that_are_no_longer_used_is_read(engine: Engine, tmp_path: Path) -> None:
     report = forgetting_run().reports[-1]
     history = SqlHistory(engine, tmp_path)
-    history.append_report(report)
+    history.append_reports(report)
     old = """replace(report, '"n_gained":', '"n_lost_newest":9,"n_gained_step":null,"n_gained":')"""
     execute(engine, f"UPDATE history_reports SET report = {old.replace(':', chr(92) + ':')}")  # noqa: S608 - a constant
     with transaction(engine) as connection:

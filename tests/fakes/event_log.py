@@ -18,6 +18,9 @@ class FakeEventLog:
             if event.key not in self._events:
                 self._events[event.key] = replace(event, number=len(self._events) + 1)
 
+    def is_logged(self, key: str) -> bool:
+        return key in self._events
+
     def events(self, run: str | None = None, *, after: int = 0, last: int = 0) -> tuple[RunEvent, ...]:
         found = [event for event in self._events.values() if event.number > after]
         if run is not None:

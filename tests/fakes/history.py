@@ -84,9 +84,12 @@ class FakeHistory(FakeHealth, FakeEventLog):
         if record is not None:
             self._records[plan_id] = replace(record, outcomes=tuple(map(_without_texts, record.outcomes)))
 
-    def append_report(self, report: Report, events: Iterable[RunEvent] = ()) -> None:
-        self._reports[report.plan_id] = report
-        self.note(ChangeKind.EVALUATION, report.run_id, report.plan_id)
+    def append_reports(self, *reports: Report, events: Iterable[RunEvent] = ()) -> None:
+        for report in reports:
+            self._reports[report.plan_id] = report
+            self.note(ChangeKind.EVALUATION, report.run_id, report.plan_id)
+            for incident in report.incidents:
+                self.append_incident(incident)
         self.log(events)
 
     def report(self, plan_id: str) -> Report | None:

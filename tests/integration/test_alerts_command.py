@@ -70,7 +70,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     history = SqlHistory(engine, tmp_path / ".tracker" / "samples")
     for record, report in zip(RUN.records, RUN.reports, strict=True):
         history.append(record)
-        history.append_report(report)
+        history.append_reports(report)
     for incident in RUN.incidents:
         history.append_incident(incident)
     engine.dispose()

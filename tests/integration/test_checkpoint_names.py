@@ -33,12 +33,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = forgetting_run(trouble=False)
     for record, report in zip(run.records, run.reports, strict=True):
         project.history.append(record)
-        project.history.append_report(report)
+        project.history.append_reports(report)
     again = forgetting_run(run_id=OTHER, trouble=False)
     for record, report, twin in zip(again.records, again.reports, run.records, strict=True):
         same = replace(record.plan.checkpoint, digest=twin.plan.checkpoint.digest)
         project.history.append(replace(record, plan=replace(record.plan, checkpoint=same)))
-        project.history.append_report(replace(report, checkpoint=same))
+        project.history.append_reports(replace(report, checkpoint=same))
     settings = TrackingSettings(uri=files.uri, experiment=RUN, output_dir=project.config.run.output_dir)
     with closing(MlflowStore(settings)) as store:
         for at in (5, 9):

@@ -49,7 +49,7 @@ LOOPS = {
 }
 """Files of which every statement is deadly once, and of which functions; None: all. Others are for commands."""
 HANDED_IN, FORGOTTEN = "worker.tools.evaluator.forget(claim.plan.id)", "evaluator.forget(plan_id)"
-RECORDED, JUDGED_AGAIN = "history.append_report(report, [event])", "scores = world.history.scores(later[0]"
+RECORDED, JUDGED_AGAIN = "history.append_reports(report, events=[event])", "scores = world.history.scores(later[0]"
 AFTER_A_KILL = (FORGOTTEN,)
 """Statements to which only a kill at another one leads."""
 OF_SWEEPS = (

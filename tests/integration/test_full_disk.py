@@ -37,7 +37,7 @@ def make_project(folder: Path) -> None:
         checkpoint = of_step.get(record.plan.checkpoint.step, record.plan.checkpoint)
         project.history.append(replace(record, plan=replace(record.plan, checkpoint=checkpoint)))
     for report in run.reports:
-        project.history.append_report(report)
+        project.history.append_reports(report)
     project.database.dispose()
 
 

@@ -41,7 +41,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = forgetting_run(trouble=False)
     for record, report in zip(run.records, run.reports, strict=True):
         history.append(record)
-        history.append_report(report)
+        history.append_reports(report)
     return folder
 
 
@@ -235,7 +235,7 @@ def test_a_new_version_of_the_engine_is_gated_by_name_and_so_is_its_replay(proje
     checkpoint = replace(record.plan.checkpoint, run_id="nightly")
     plan = replace(record.plan, id="nightly-600", checkpoint=checkpoint)
     history.append(replace(record, plan=plan, engine=replace(record.engine, version="99.1")))
-    history.append_report(replace(report, run_id="nightly", plan_id=plan.id, checkpoint=checkpoint))
+    history.append_reports(replace(report, run_id="nightly", plan_id=plan.id, checkpoint=checkpoint))
     asked = ("nightly@600", "--baseline", "600", "--policy", "lenient.toml", "--changed", "engine")
     done = gate(project, *asked, "--bundle", str(tmp_path / "b.zip"))
     name, version = record.engine.name, record.engine.version

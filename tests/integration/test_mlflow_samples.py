@@ -159,7 +159,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     history = open_project(home / "tracker.toml").history
     for record, report in ((BEFORE, RUN.reports[5]), (AFTER, RUN.reports[8])):
         history.append(record)
-        history.append_report(report)
+        history.append_reports(report)
     return home
 
 

@@ -110,7 +110,7 @@ def test_frames_are_whole_while_a_watcher_writes(tmp_path: Path) -> None:
     def write() -> None:
         for record, report in 5 * list(zip(RECORDED.records, RECORDED.reports, strict=True)):
             history.append(record)
-            history.append_report(report)
+            history.append_reports(report)
 
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(write)

@@ -158,7 +158,7 @@ def test_following_waits_for_a_database_that_is_away(tmp_path: Path, caplog: pyt
 
     def judged(number: int) -> None:
         history.append(RECORDED.records[number])
-        history.append_report(RECORDED.reports[number])
+        history.append_reports(RECORDED.reports[number])
 
     judged(0)
     project = open_results(tmp_path)

@@ -182,7 +182,7 @@ def store(history: SqlHistory, records: Iterable[EvalRecord], reports: Iterable[
     for record in records:
         history.append(record)
     for report in reports:
-        history.append_report(report)
+        history.append_reports(report)
         for incident in report.incidents:
             history.append_incident(incident)
 

@@ -59,8 +59,11 @@ def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
     run_context = replace(run_context, disruptions=disruptions_of(curves, world.policy.phases))
     run_context = noting_settings(record, run_context, world.history)
     warn_of_baseline(record, run_context, world.policy)
-    report = judge(record, world.history.scores(run_id), run_context, world.policy, now=now)
-    report = _with_pending(world, with_latency(world, report, record, run_context))
+    stored = _concluded(record, world.history)
+    report = stored
+    if report is None:
+        report = judge(record, world.history.scores(run_id), run_context, world.policy, now=now)
+        report = _with_pending(world, with_latency(world, report, record, run_context))
     cause = store_conclusion(record, report, world.history)
     ask_rest(world, record, Reports(newest=report), run_context, now)
     publish_report(world, record, report, run_context)
@@ -69,18 +72,24 @@ def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
     open_alerts = world.history.open_alerts(run_id)
     alerts = alerts_for(as_stored(report, world.history), open_alerts, later, not_yet=not_yet)
     world.dispatcher.dispatch(naming_incidents(alerts, world.history.training_incidents(run_id)), record)
-    changes = rejudge(world, later, run_context, cause)
+    changes = rejudge(world, later, run_context, cause, is_resumed=stored is not None)
     publish_standing(world, record, run_context, now)
     return Reviewed(report=report, changes=changes)
 
 
 def store_conclusion(record: EvalRecord, report: Report, history: RunHistory) -> RunEvent:
     """Store the report of a record that is in the history, and its incidents; return the event of the log."""
-    for incident in report.incidents:  # keyed by what opened it: repeating this after a crash is harmless
-        history.append_incident(incident)
     event = evaluation_event(record, report)
-    history.append_report(report, [event])
+    history.append_reports(report, events=[event])
     return event
+
+
+def _concluded(record: EvalRecord, history: RunHistory) -> Report | None:
+    """Return the stored report on exactly this record, if its review was interrupted after that; else None."""
+    report = history.report(record.plan.id)
+    if report is None or not history.is_logged(evaluation_event(record, report).key):
+        return None
+    return report
 
 
 def publish_report(world: World, record: EvalRecord, report: Report, run_context: RunContext) -> None:
@@ -115,57 +124,71 @@ def ask_rest(world: World, record: EvalRecord, reports: Reports, run_context: Ru
 
 
 def rejudge(
-    world: World, later: Sequence[EvalRecord], run_context: RunContext, cause: RunEvent
+    world: World, later: Sequence[EvalRecord], run_context: RunContext, cause: RunEvent, *, is_resumed: bool = False
 ) -> tuple[RunEvent, ...]:
     """Recompute the verdicts of checkpoints whose past `cause` has changed, and return those that became other ones.
 
     A loss that the newest checkpoint now shows raises an alert; one that no verdict shows any more ends as corrected.
+    `is_resumed`: the program may have been killed since new verdicts were stored.
     """
     known = [(record, before) for record in later if (before := world.history.report(record.plan.id)) is not None]
     if not known:
         return ()  # their own reviews are still to come
-    scores = world.history.scores(later[0].plan.checkpoint.run_id)
+    reports = [before for _, before in known]
+    if not is_resumed or any(report.created_at != cause.at for report in reports):
+        reports = _judged_again(world, known, run_context, cause)
+    changes: list[RunEvent] = []
+    for (record, before), report in zip(known, reports, strict=True):
+        changed = tuple(verdict_changes(before, report, cause))
+        _show(world, record, Reports(newest=report, before=before), run_context, is_changed=bool(changed))
+        changes += changed
+    # After MLflow: after a crash in between, the verdicts must still differ.
+    world.history.append_reports(*reports, events=changes)
+    for (record, _), report in zip(known, reports, strict=True):
+        _tell(world, record, report, run_context)
+    return tuple(changes)
 
-    def judged_again(context: RunContext) -> list[Report]:
+
+def _judged_again(
+    world: World, known: Sequence[tuple[EvalRecord, Report]], run_context: RunContext, cause: RunEvent
+) -> list[Report]:
+    """Return new reports on records, of which the old ones are known."""
+    scores = world.history.scores(cause.run_id)
+
+    def judged(context: RunContext) -> list[Report]:
         found = []
         for one, old in known:
             report = out_of_order.rejudged(old, judge(one, scores, context, world.policy, now=cause.at))
             found.append(_with_pending(world, report, cause))
         return found
 
-    reports = judged_again(run_context)
+    reports = judged(run_context)
     settings = [settings_by_benchmark(one) for one, _ in known]
     corrected = out_of_order.withdrawn(run_context.incidents, reports, settings)
     if corrected:
         incidents = out_of_order.with_corrected(run_context.incidents, corrected)
-        reports = judged_again(replace(run_context, incidents=incidents))
+        reports = judged(replace(run_context, incidents=incidents))
         reports[-1] = replace(reports[-1], incidents=(*reports[-1].incidents, *corrected))
-    changes: list[RunEvent] = []
-    for (record, before), report in zip(known, reports, strict=True):
-        changed = tuple(verdict_changes(before, report, cause))
-        _renew(world, record, Reports(newest=report, before=before), run_context, changed)
-        changes += changed
-    return tuple(changes)
+    return reports
 
 
-def _renew(
-    world: World, record: EvalRecord, reports: Reports, run_context: RunContext, changed: Sequence[RunEvent]
-) -> None:
-    """Store and publish a recomputed report, and send its alerts; `changed` are the verdicts that it changes."""
-    report = reports.newest
-    for incident in report.incidents:
-        world.history.append_incident(incident)
-    ask_rest(world, record, reports, run_context, report.created_at)
+def _show(world: World, record: EvalRecord, reports: Reports, run_context: RunContext, *, is_changed: bool) -> None:
+    """Queue what a recomputed report needs, and publish it if it differs: of verdicts, or in its newest numbers."""
+    ask_rest(world, record, reports, run_context, reports.newest.created_at)
+    is_newest = not out_of_order.overtaken_by(record, run_context.records)
+    if is_changed or (is_newest and _has_other_numbers(reports)):
+        full = world.history.record(record.plan.id)
+        if full is not None:
+            publish_report(world, full, reports.newest, run_context)
+
+
+def _tell(world: World, record: EvalRecord, report: Report, run_context: RunContext) -> None:
+    """Send the alerts of a recomputed report."""
     later = out_of_order.overtaken_by(record, run_context.records)
     not_yet, open_alerts = out_of_order.not_yet_told(report, later), world.history.open_alerts(report.run_id)
     alerts = loss_alerts(as_stored(report, world.history), open_alerts, not_yet=not_yet)
-    is_shown = bool(changed) or (not later and _has_other_numbers(reports))
-    full = world.history.record(record.plan.id) if is_shown or alerts else None
-    if full is not None and is_shown:
-        publish_report(world, full, report, run_context)
-    # After MLflow: after a crash in between, the verdicts must still differ.
-    world.history.append_report(report, changed)
-    world.dispatcher.dispatch(alerts, full)
+    if alerts:
+        world.dispatcher.dispatch(alerts, world.history.record(record.plan.id))
 
 
 def _has_other_numbers(reports: Reports) -> bool:

@@ -59,8 +59,11 @@ class TextStore(Protocol):
 class ReportStore(Protocol):
     """The report of each record. Appending is idempotent."""
 
-    def append_report(self, report: Report, events: Iterable[RunEvent] = ()) -> None:
-        """Store a report under its plan id, and its events in the log; the same id again replaces it."""
+    def append_reports(self, *reports: Report, events: Iterable[RunEvent] = ()) -> None:
+        """Store reports under their plan ids, their incidents, and events in the log: all of it or nothing.
+
+        The same plan id again replaces a report. For an incident see `IncidentStore.append_incident`.
+        """
 
     def report(self, plan_id: str) -> Report | None:
         """Return the report of a plan, or None."""
@@ -146,6 +149,9 @@ class EventLog(Protocol):
 
         Numbers only grow, with gaps, and become visible in their order: nothing follows a visible one with a lower one.
         """
+
+    def is_logged(self, key: str) -> bool:
+        """Return whether an event with this key is in the log."""
 
     def events(self, run: str | None = None, *, after: int = 0, last: int = 0) -> tuple[RunEvent, ...]:
         """Return the events with a higher number than `after`, in the order of numbers; `last`: so many newest, 0: all.

@@ -37,20 +37,8 @@ class SqlConclusions:
 
     def append_incident(self, incident: Incident) -> None:
         """Store an incident; see `ports.History`."""
-        e = incident
-        row = {
-            "key": content_hash([*e.key]),
-            "run_id": e.run_id,
-            "opened_step": e.opened_step,
-            "incident": to_json(e),
-        }
         with transaction(self._engine) as connection:
-            # A no-op update locks the row: a concurrent acceptance comes before or after.
-            held = update(INCIDENTS).where(INCIDENTS.c.key == row["key"]).values(run_id=e.run_id)
-            known = connection.scalar(held.returning(INCIDENTS.c.incident))
-            if e.closed_by is Closing.ACCEPTED or not _is_accepted(known):
-                put_row(connection, INCIDENTS, row)
-                note_changes(connection, ChangeKind.LOSS, [(content_hash([*e.key]), e.run_id)])
+            put_incident(connection, incident)
 
     def incidents(self, run_id: str) -> tuple[Incident, ...]:
         """Return the run's incidents; see `ports.History`."""
@@ -148,6 +136,24 @@ class SqlConclusions:
     ) -> tuple[Kind, ...]:
         query = select(column).where(which).order_by(*order)
         return tuple(self._damaged.documents(connection, query, kind, column.table))
+
+
+def put_incident(connection: Connection, incident: Incident) -> None:
+    """Store an incident in a transaction, unless a user has accepted it."""
+    key = content_hash([*incident.key])
+    # A no-op update locks the row: a concurrent acceptance comes before or after.
+    held = update(INCIDENTS).where(INCIDENTS.c.key == key).values(run_id=incident.run_id)
+    known = connection.scalar(held.returning(INCIDENTS.c.incident))
+    if incident.closed_by is not Closing.ACCEPTED and _is_accepted(known):
+        return
+    row = {
+        "key": key,
+        "run_id": incident.run_id,
+        "opened_step": incident.opened_step,
+        "incident": to_json(incident),
+    }
+    put_row(connection, INCIDENTS, row)
+    note_changes(connection, ChangeKind.LOSS, [(key, incident.run_id)])
 
 
 def _is_accepted(incident: str | None) -> bool:

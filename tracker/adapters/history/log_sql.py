@@ -22,6 +22,11 @@ class SqlEventLog:
         with transaction(self._engine) as connection:
             add_events(connection, events)
 
+    def is_logged(self, key: str) -> bool:
+        """Return whether an event is in the log; see `ports.EventLog`."""
+        with transaction(self._engine) as connection:
+            return connection.scalar(select(EVENTS.c.number).where(EVENTS.c.key == key)) is not None
+
     def events(self, run: str | None = None, *, after: int = 0, last: int = 0) -> tuple[RunEvent, ...]:
         """Return events; see `ports.EventLog`."""
         query = select(EVENTS).where(EVENTS.c.number > after).order_by(EVENTS.c.number.desc()).limit(last or None)

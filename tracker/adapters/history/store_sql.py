@@ -30,7 +30,7 @@ from tracker.adapters.database.tables import (
     TRACKER_TABLES,
 )
 from tracker.adapters.health.history_sql import SqlTrainingHistory
-from tracker.adapters.history.conclusions_sql import SqlConclusions
+from tracker.adapters.history.conclusions_sql import SqlConclusions, put_incident
 from tracker.adapters.history.log_sql import SqlEventLog, add_events
 from tracker.adapters.samples.kept_scores import KeptScores, StoredRecord
 from tracker.adapters.samples.packed_parquet import NO_SAMPLES, SampleFiles, pack
@@ -141,19 +141,22 @@ class SqlHistory(SqlTrainingHistory, SqlConclusions, SqlEventLog):
                 _hold(connection, plan_id)
             self._samples.forget_answers(plan_id)
 
-    def append_report(self, report: Report, events: Iterable[RunEvent] = ()) -> None:
-        """Store a report; see `ports.History`."""
-        row = {
-            "plan_id": report.plan_id,
-            "run_id": report.run_id,
-            "step": report.step,
-            "created_at": report.created_at,
-            "report": to_json(report),
-        }
+    def append_reports(self, *reports: Report, events: Iterable[RunEvent] = ()) -> None:
+        """Store reports with their incidents and events; see `ports.History`."""
         with transaction(self._engine) as connection:
-            put_row(connection, REPORTS, row)
-            put_report(connection, report)
-            note_changes(connection, ChangeKind.EVALUATION, [(report.plan_id, report.run_id)])
+            for report in reports:
+                row = {
+                    "plan_id": report.plan_id,
+                    "run_id": report.run_id,
+                    "step": report.step,
+                    "created_at": report.created_at,
+                    "report": to_json(report),
+                }
+                put_row(connection, REPORTS, row)
+                put_report(connection, report)
+                for incident in report.incidents:
+                    put_incident(connection, incident)
+                note_changes(connection, ChangeKind.EVALUATION, [(report.plan_id, report.run_id)])
             add_events(connection, events)
 
     def report(self, plan_id: str) -> Report | None:

@@ -74,9 +74,7 @@ def withdrawn(
     present = {incident.key: incident for report in reports for incident in report.incidents}
     for stored in incidents:
         incident = present.get(stored.key, stored)
-        # One that ended so at the newest checkpoint ends so again: a kill may have come before its alert ended.
-        is_ended_here = incident.closed_by is Closing.CORRECTED and incident.closed_step == reports[-1].step
-        if (incident.closed_step is None or is_ended_here) and _is_withdrawn(incident, reports, settings):
+        if incident.closed_step is None and _is_withdrawn(incident, reports, settings):
             found.append(replace(incident, closed_step=reports[-1].step, closed_by=Closing.CORRECTED))
     return tuple(found)
 

@@ -32,7 +32,7 @@ def view_with(*benchmarks: AskedTwice, engine: EngineInfo | None = NEWEST.engine
     for record in RUN.records:
         history.append(record)
     for report in RUN.reports:
-        history.append_report(report)
+        history.append_reports(report)
     if benchmarks:
         plan = replace(NEWEST.plan, id="calibration", calibration=1)
         history.append_calibration(

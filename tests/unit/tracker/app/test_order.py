@@ -178,9 +178,9 @@ class Looked(FakeHistory):
         super().__init__()
         self.looks: list[Report] = []
 
-    def append_report(self, report: Report, events: Iterable[RunEvent] = ()) -> None:
-        self.looks.append(report)
-        super().append_report(report, events)
+    def append_reports(self, *reports: Report, events: Iterable[RunEvent] = ()) -> None:
+        self.looks += reports
+        super().append_reports(*reports, events=events)
 
 
 def test_a_late_checkpoint_is_not_compared_with_later_ones_as_if_they_were_its_past() -> None:
@@ -233,6 +233,7 @@ def _before_the_last_of(order: QueueOrder) -> FakeWorld:
     for _ in fakes.run.records[1:]:
         fakes.work(at_most=1)
         fakes.tick()
+        fakes.clock.advance(1)
     fakes.work()
     return fakes
 

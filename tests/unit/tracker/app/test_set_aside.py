@@ -60,10 +60,10 @@ class BugAt(FakeHistory):
 
     bad = ""
 
-    def append_report(self, report: Report, events: Iterable[RunEvent] = ()) -> None:
-        if report.plan_id == self.bad:
+    def append_reports(self, *reports: Report, events: Iterable[RunEvent] = ()) -> None:
+        if self.bad in {report.plan_id for report in reports}:
             raise ZeroDivisionError("a bug")
-        super().append_report(report, events)
+        super().append_reports(*reports, events=events)
 
 
 def test_a_bug_at_one_checkpoint_or_step_of_the_loop_sets_it_aside_with_one_traceback_and_one_alert(

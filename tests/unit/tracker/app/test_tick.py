@@ -122,10 +122,10 @@ class LeadTakenAtReport(FakeHistory):
         super().__init__()
         self._lead = lead
 
-    def append_report(self, report: Report, events: Iterable[RunEvent] = ()) -> None:
+    def append_reports(self, *reports: Report, events: Iterable[RunEvent] = ()) -> None:
         self._lead.release()
-        self._lead.another("/out").take(report.created_at)
-        super().append_report(report, events)
+        self._lead.another("/out").take(reports[0].created_at)
+        super().append_reports(*reports, events=events)
 
 
 def test_training_that_goes_back_is_a_new_branch() -> None:

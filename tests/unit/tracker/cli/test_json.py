@@ -43,7 +43,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     history = open_project(tmp_path / "tracker.toml").history
     for record, report in zip(RUN.records, RUN.reports, strict=True):
         history.append(record)
-        history.append_report(report)
+        history.append_reports(report)
     return tmp_path
 
 
@@ -73,7 +73,7 @@ def test_verdicts_of_an_earlier_version_keep_it_and_history_counts_them() -> Non
     assert said not in CliRunner().invoke(cli, ["history"], env={"COLUMNS": "120"}).stdout
     history = open_project(Path("tracker.toml")).history
     for report in RUN.reports[:3]:
-        history.append_report(replace(report, rules_version=1))
+        history.append_reports(replace(report, rules_version=1))
     assert f"3 of {len(RUN.reports)} {said}" in CliRunner().invoke(cli, ["history"], env={"COLUMNS": "120"}).stdout
     assert [r.rules_version for r in history.reports(RUN.run_id)][2:4] == [1, RULES_VERSION]
 

@@ -103,7 +103,7 @@ def test_a_reader_that_has_seen_enough_ends_a_command_quietly(tmp_path: Path) ->
     history = open_project(tmp_path / "tracker.toml").history
     for record, report in zip(RUN.records, RUN.reports, strict=True):
         history.append(record)
-        history.append_report(report)
+        history.append_reports(report)
     for arguments in (["--help"], ["history", "--json"]):
         reading, writing = os.pipe()
         os.close(reading)

@@ -254,7 +254,7 @@ def _fill(history: SqlHistory) -> None:
     for record in RECORDS[:3]:
         history.append(record)
     for report in RECORDED.reports[:3]:
-        history.append_report(report)
+        history.append_reports(report)
     for step in (100, 200):
         loss = Incident(run_id=RUN, suite="s", benchmark="sums", opened_step=step, opened_digest="d", onset_step=100)
         history.append_incident(loss)

@@ -109,7 +109,7 @@ class _Killed(Exception):
     """Stands for a kill -9."""
 
 
-@pytest.mark.parametrize("method", ["append", "append_incident", "append_report", "scores", "publish"])
+@pytest.mark.parametrize("method", ["append", "append_reports", "scores", "publish"])
 def test_an_import_that_was_killed_is_finished_by_the_next(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     whole, fakes, once = imported(180, 181, 180, 60, 60, 60), FakeWorld(), FakeWorld()
     take(once, whole)
@@ -118,7 +118,7 @@ def test_an_import_that_was_killed_is_finished_by_the_next(monkeypatch: pytest.M
 
     def killed(*args: object, **more: object) -> object:
         calls.append(args)
-        if len(calls) == (1 if method == "append_incident" else 5):
+        if len(calls) == 5:
             raise _Killed
         return real(*args, **more)
 

@@ -61,7 +61,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     history = open_project(config).history
     history.append(record_of(100, {"poems": [1.0, 0.0]}))
     for report in forgetting_run(samples=40, checkpoints=7).reports:
-        history.append_report(report)
+        history.append_reports(report)
     return config.parent
 
 
@@ -179,7 +179,7 @@ def test_a_step_without_its_run_is_looked_up_in_the_only_run_of_the_project(tmp_
         run = forgetting_run(run_id=name, samples=8, checkpoints=steps)
         for record, report in zip(run.records, run.reports, strict=True):
             history.append(record)
-            history.append_report(report)
+            history.append_reports(report)
         said = run_tracker(tmp_path, "compare", "100", "200")
         assert said.returncode == (0 if name.endswith("a") else 2)
     assert "tiny-forgetting has several runs" in said.stderr

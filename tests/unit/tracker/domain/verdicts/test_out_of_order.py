@@ -78,7 +78,7 @@ def test_what_is_missing_stays_missing_for_the_same_reason() -> None:
     assert after.created_at == NOW + timedelta(1)
 
 
-def test_a_loss_that_no_verdict_shows_ends_as_corrected_and_after_a_kill_once_more() -> None:
+def test_a_loss_that_no_verdict_shows_ends_as_corrected_once() -> None:
     report = replace(forgetting_run(trouble=False).reports[6], step=700, verdicts=(), findings=())
     loss = Incident(
         run_id=report.run_id,
@@ -92,7 +92,7 @@ def test_a_loss_that_no_verdict_shows_ends_as_corrected_and_after_a_kill_once_mo
     own = [{"facts": "its settings"}]
     (corrected,) = withdrawn([loss], [report], own)
     assert (corrected.closed_by, corrected.closed_step) == (Closing.CORRECTED, 700)
-    assert withdrawn([corrected], [report], own) == (corrected,)
+    assert withdrawn([corrected], [report], own) == ()
     assert with_corrected([loss, replace(loss, opened_step=600)], [corrected])[0] == corrected
     shown = replace(report, incidents=(loss,), verdicts=(_verdict(VerdictWord.REGRESSED, 700),))
     assert withdrawn([loss], [shown], own) == ()
