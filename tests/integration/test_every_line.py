@@ -49,8 +49,9 @@ LOOPS = {
 }
 """Files of which every statement is deadly once, and of which functions; None: all. Others are for commands."""
 HANDED_IN, FORGOTTEN = "worker.tools.evaluator.forget(claim.plan.id)", "evaluator.forget(plan_id)"
-RECORDED, JUDGED_AGAIN = "history.append_reports(report, events=[event])", "scores = world.history.scores(later[0]"
-AFTER_A_KILL = (FORGOTTEN,)
+CONCLUDED, RESUMED = "publish_report(world, record, report, run_context)", "return stored"
+RECORDED, JUDGED_AGAIN = "history.append_reports(report, events=[event])", "scores = world.history.scores(cause.run_id)"
+AFTER_A_KILL = (FORGOTTEN, RESUMED)
 """Statements to which only a kill at another one leads."""
 OF_SWEEPS = (
     "world.wake_workers()",
@@ -75,7 +76,7 @@ OF_CHANGED_SETTINGS = (
 """Nor these: app/test_readiness.py, app/test_settings_change.py and tests/e2e/test_changed_settings.py have them."""
 OF_CORRECTIONS = (
     "incidents = out_of_order.with_corrected(run_context.incidents, corrected)",
-    "reports = judged_again(replace(run_context, incidents=incidents))",
+    "reports = judged(replace(run_context, incidents=incidents))",
     "reports[-1] = replace(reports[-1], incidents=(*reports[-1].incidents, *corrected))",
 )
 """Nor these: app/test_order.py and domain/verdicts/test_out_of_order.py have them."""
@@ -291,9 +292,9 @@ def test_a_kill_at_a_statement_to_which_only_a_kill_leads_changes_nothing(
     worlds: list[Undisturbed], tmp_path: Path
 ) -> None:
     outcome = Outcome()
-    chain = [bomb_at(place_of(HANDED_IN)), bomb_at(place_of(FORGOTTEN))]
+    chain = [bomb_at(place_of(text)) for text in (HANDED_IN, FORGOTTEN, CONCLUDED, RESUMED)]
     suffer(chain, tmp_path, worlds[0], outcome)
-    assert (len(outcome.fired), outcome.wrong) == (2, [])
+    assert (len(outcome.fired), outcome.wrong) == (4, [])
 
 
 def test_a_kill_at_a_checkpoint_that_is_recorded_and_not_yet_judged_changes_nothing(

@@ -86,10 +86,10 @@ def store_conclusion(record: EvalRecord, report: Report, history: RunHistory) ->
 
 def _concluded(record: EvalRecord, history: RunHistory) -> Report | None:
     """Return the stored report on exactly this record, if its review was interrupted after that; else None."""
-    report = history.report(record.plan.id)
-    if report is None or not history.is_logged(evaluation_event(record, report).key):
+    stored = history.report(record.plan.id)
+    if stored is None or not history.is_logged(evaluation_event(record, stored).key):
         return None
-    return report
+    return stored
 
 
 def publish_report(world: World, record: EvalRecord, report: Report, run_context: RunContext) -> None:
