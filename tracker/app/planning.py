@@ -72,7 +72,7 @@ def ask_again(world: World, state: WatchState, now: datetime) -> None:
     known = KnownResults(world.history, world.keeping.run, world.queue)
     missing = {one.uri: tuple(_missing(world, state, one, known)) for one in reasks.checkpoints.values()}
     if reasks.since is None:
-        _announce(world, [plan for plans in missing.values() for plan in plans])
+        _announce(world, [plan for plans in missing.values() for plan in plans if not known.is_running(plan)])
         reasks.since = now
     if is_due:
         _release(world, reasks, missing, known, now)
@@ -114,6 +114,8 @@ def _missing(world: World, state: WatchState, checkpoint: Checkpoint, known: Kno
 
 
 def _announce(world: World, plans: Sequence[EvalPlan]) -> None:
+    if not plans:
+        return  # what is being evaluated may be enough
     again = count_text(len({plan.checkpoint.uri for plan in plans}), "evaluated checkpoint")
     text = f"results missing at {again}: {_asked_text(world, plans)}"
     records: list[EvalRecord] = []

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,21 @@ def test_a_new_benchmark_asks_every_checkpoint_its_questions_and_nothing_else(
     )
     run.watch(TWO)
     assert not run.asked, "a restart asks nothing"
+
+
+def test_a_checkpoint_that_is_being_evaluated_is_not_said_to_lack_results(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = Changing(tmp_path, is_right)
+    run.save(100, 200)
+    run.watch(ONE)
+    run.watch(TWO, wait_s=0.0, seconds=5.0, is_cut=True)
+    now = run.fakes.clock.now()
+    assert run.queue.claim(worker="w", now=now, lease_until=now + timedelta(hours=1)) is not None
+    caplog.clear()
+    run.watch({**TWO, "more": 8}, seconds=5.0, is_cut=True)
+    (said,) = [one.getMessage() for one in caplog.records if "results missing" in one.getMessage()]
+    assert "results missing at 1 evaluated checkpoint: facts (1 x 40 questions), more (1 x 40 questions)" in said
 
 
 def test_a_checkpoint_that_was_asked_in_two_steps_is_judged_as_if_in_one(tmp_path: Path) -> None:
