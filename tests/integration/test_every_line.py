@@ -49,8 +49,8 @@ LOOPS = {
 }
 """Files of which every statement is deadly once, and of which functions; None: all. Others are for commands."""
 HANDED_IN, FORGOTTEN = "worker.tools.evaluator.forget(claim.plan.id)", "evaluator.forget(plan_id)"
-CONCLUDED, RESUMED = "publish_report(world, record, report, run_context)", "return stored"
-RECORDED, JUDGED_AGAIN = "history.append_reports(report, events=[event])", "scores = world.history.scores(cause.run_id)"
+CONCLUDED, RESUMED = "alerts = _alerts_of(report, neighbours.later, world.history)", "return stored"
+RECORDED, JUDGED_AGAIN = "world.history.append_reports(report, *renewed", "scores = world.history.scores(cause.run_id)"
 AFTER_A_KILL = (FORGOTTEN, RESUMED)
 """Statements to which only a kill at another one leads."""
 OF_SWEEPS = (
@@ -75,11 +75,20 @@ OF_CHANGED_SETTINGS = (
 )
 """Nor these: app/test_readiness.py, app/test_settings_change.py and tests/e2e/test_changed_settings.py have them."""
 OF_CORRECTIONS = (
-    "incidents = out_of_order.with_corrected(run_context.incidents, corrected)",
+    "incidents = out_of_order.with_changes(run_context.incidents, corrected)",
     "reports = judged(replace(run_context, incidents=incidents))",
     "reports[-1] = replace(reports[-1], incidents=(*reports[-1].incidents, *corrected))",
 )
 """Nor these: app/test_order.py and domain/verdicts/test_out_of_order.py have them."""
+OF_COMMANDS = (
+    "event = evaluation_event(record, report)",
+    "history.append_reports(report, events=[event])",
+    "return event",
+    "renewed, changes = _renewed(world, later, run_context, cause)",
+    "world.history.append_reports(*renewed, events=changes)",
+    "_tell(world, later, run_context)",
+)
+"""Nor these, of imports and acceptances: app/commands/test_importing.py and test_accept.py have them."""
 OF_REJECTIONS = (
     "world.dispatcher.dispatch([alert])",
     "state.reported.kinds ^= {alert.kind}",
@@ -114,7 +123,7 @@ OF_OTHER_LOGS = (
 """Nor these: contract/test_training_health.py, app/health/test_follow.py and test_notices.py have them."""
 NOT_HERE = (
     *(*OF_OTHER_LOGS, *AFTER_A_KILL, *OF_SWEEPS, *OF_CHANGED_SETTINGS),
-    *(*OF_REJECTIONS, *OF_CORRECTIONS, *OF_FAILURES, *OF_IDLE_RUNS),
+    *(*OF_REJECTIONS, *OF_CORRECTIONS, *OF_FAILURES, *OF_IDLE_RUNS, *OF_COMMANDS),
 )
 OF_STATEMENTS, BY_LOT = sized(8, 1000), sized(5, 40)
 SEED = 1

@@ -1,7 +1,7 @@
 """Turns a record into verdicts: stores it, compares it with the run so far, publishes it and sends alerts."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -15,6 +15,7 @@ from tracker.domain.alerts.training import naming_incidents
 from tracker.domain.best.choice import champions_of
 from tracker.domain.log.events import EventKind, RunEvent, evaluation_event, verdict_changes
 from tracker.domain.overview.costs import with_cost_so_far
+from tracker.domain.records.alerts import Alert
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.display import ONCE
 from tracker.domain.records.loss_text import open_losses
@@ -45,11 +46,68 @@ class Reviewed:
     """Verdicts of later checkpoints that became other ones."""
 
 
+def interrupted_first(records: Iterable[EvalRecord], history: RunHistory) -> list[EvalRecord]:
+    """Return records to review in their order, but first those whose review was interrupted: they are stored."""
+
+    def is_new(record: EvalRecord) -> bool:
+        stored = history.bare_record(record.plan.id)
+        return stored is None or stored.finished_at < record.finished_at
+
+    return sorted(records, key=is_new)
+
+
 def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
     """Store a record, compute its verdicts against the run so far, publish it and send alerts.
 
-    If a screened benchmark looks suspicious, its other samples are evaluated next, before all other checkpoints.
+    If a screened benchmark looks suspicious, its other samples are evaluated next, before all other checkpoints. All
+    verdicts are stored at once after they were published: killed before, it is done again, and killed after, continued.
     """
+    record, run_context = _recorded(world, record)
+    warn_of_baseline(record, run_context, world.policy)
+    neighbours = _neighbours(record, run_context, world.history)
+    changes: tuple[RunEvent, ...] = ()
+    report = _concluded(record, world.history)
+    if report is None:
+        scores = world.history.scores(record.plan.checkpoint.run_id)
+        judging = out_of_order.Judging(scores=scores, run_context=run_context, policy=world.policy, now=now)
+        report = judge(record, scores, run_context, world.policy, now=now)
+        report = out_of_order.with_passed_losses(report, record, neighbours, judging)
+        report = _with_pending(world, with_latency(world, report, record, run_context))
+        ask_rest(world, record, Reports(newest=report), run_context, now)
+        publish_report(world, record, report, run_context)
+        cause, knowing = evaluation_event(record, report), _knowing(report, run_context)
+        renewed, changes = _renewed(world, neighbours.to_judge_again(report), knowing, cause)
+        world.history.append_reports(report, *renewed, events=[cause, *changes])
+    alerts = _alerts_of(report, neighbours.later, world.history)
+    world.dispatcher.dispatch(alerts, record)
+    _tell(world, neighbours.to_judge_again(report), run_context)
+    publish_standing(world, record, run_context, now)
+    return Reviewed(report=report, changes=changes)
+
+
+def _knowing(report: Report, run_context: RunContext) -> RunContext:
+    incidents = out_of_order.with_changes(run_context.incidents, report.incidents)
+    return replace(run_context, incidents=incidents)
+
+
+def _neighbours(record: EvalRecord, run_context: RunContext, history: RunHistory) -> out_of_order.Neighbours:
+    later = out_of_order.overtaken_by(record, run_context.records, run_context.incidents)
+    before = out_of_order.before_it(record, run_context.records) if later else None
+    report = None if before is None else history.report(before.plan.id)
+    if report is None or not out_of_order.shows_loss(report):
+        before = None
+    return out_of_order.Neighbours(before=before, later=later)
+
+
+def _alerts_of(report: Report, later: Sequence[EvalRecord], history: RunHistory) -> tuple[Alert, ...]:
+    """Return the alerts of the report on a record, whose `later` ones were evaluated before."""
+    not_yet, open_alerts = out_of_order.not_yet_told(report, later), history.open_alerts(report.run_id)
+    alerts = alerts_for(as_stored(report, history), open_alerts, later, not_yet=not_yet)
+    return naming_incidents(alerts, history.training_incidents(report.run_id))
+
+
+def _recorded(world: World, record: EvalRecord) -> tuple[EvalRecord, RunContext]:
+    """Store a record with the known results that complete it; return it, and what is known of its run."""
     record = KnownResults(world.history, world.keeping.run).completed(record)
     record = whole_record(record, world.history)
     run_id = record.plan.checkpoint.run_id
@@ -57,24 +115,7 @@ def review(world: World, record: EvalRecord, now: datetime) -> Reviewed:
     run_context = recall(world.history, run_id, world.policy)
     curves = curves_at(record.plan.checkpoint, world.history)
     run_context = replace(run_context, disruptions=disruptions_of(curves, world.policy.phases))
-    run_context = noting_settings(record, run_context, world.history)
-    warn_of_baseline(record, run_context, world.policy)
-    stored = _concluded(record, world.history)
-    report = stored
-    if report is None:
-        report = judge(record, world.history.scores(run_id), run_context, world.policy, now=now)
-        report = _with_pending(world, with_latency(world, report, record, run_context))
-    cause = store_conclusion(record, report, world.history)
-    ask_rest(world, record, Reports(newest=report), run_context, now)
-    publish_report(world, record, report, run_context)
-    later = out_of_order.overtaken_by(record, run_context.records)
-    not_yet = out_of_order.not_yet_told(report, later)
-    open_alerts = world.history.open_alerts(run_id)
-    alerts = alerts_for(as_stored(report, world.history), open_alerts, later, not_yet=not_yet)
-    world.dispatcher.dispatch(naming_incidents(alerts, world.history.training_incidents(run_id)), record)
-    changes = rejudge(world, later, run_context, cause, is_resumed=stored is not None)
-    publish_standing(world, record, run_context, now)
-    return Reviewed(report=report, changes=changes)
+    return record, noting_settings(record, run_context, world.history)
 
 
 def store_conclusion(record: EvalRecord, report: Report, history: RunHistory) -> RunEvent:
@@ -123,30 +164,31 @@ def ask_rest(world: World, record: EvalRecord, reports: Reports, run_context: Ru
         world.queue.add(rest, now=now, backlog=world.order.backlog, keep=True)
 
 
-def rejudge(
-    world: World, later: Sequence[EvalRecord], run_context: RunContext, cause: RunEvent, *, is_resumed: bool = False
-) -> tuple[RunEvent, ...]:
-    """Recompute the verdicts of checkpoints whose past `cause` has changed, and return those that became other ones.
+def rejudge(world: World, later: Sequence[EvalRecord], run_context: RunContext, cause: RunEvent) -> None:
+    """Recompute the verdicts of checkpoints whose past `cause` has changed, and publish those that differ.
 
     A loss that the newest checkpoint now shows raises an alert; one that no verdict shows any more ends as corrected.
-    `is_resumed`: the program may have been killed since new verdicts were stored.
     """
+    renewed, changes = _renewed(world, later, run_context, cause)
+    # After MLflow: after a crash in between, the verdicts must still differ.
+    world.history.append_reports(*renewed, events=changes)
+    _tell(world, later, run_context)
+
+
+def _renewed(
+    world: World, later: Sequence[EvalRecord], run_context: RunContext, cause: RunEvent
+) -> tuple[list[Report], tuple[RunEvent, ...]]:
+    """Return new reports on records, which are published if they differ, and the verdicts that became other ones."""
     known = [(record, before) for record in later if (before := world.history.report(record.plan.id)) is not None]
     if not known:
-        return ()  # their own reviews are still to come
-    reports = [before for _, before in known]
-    if not is_resumed or any(report.created_at != cause.at for report in reports):
-        reports = _judged_again(world, known, run_context, cause)
+        return [], ()  # their own reviews are still to come
     changes: list[RunEvent] = []
+    reports = _judged_again(world, known, run_context, cause)
     for (record, before), report in zip(known, reports, strict=True):
         changed = tuple(verdict_changes(before, report, cause))
         _show(world, record, Reports(newest=report, before=before), run_context, is_changed=bool(changed))
         changes += changed
-    # After MLflow: after a crash in between, the verdicts must still differ.
-    world.history.append_reports(*reports, events=changes)
-    for (record, _), report in zip(known, reports, strict=True):
-        _tell(world, record, report, run_context)
-    return tuple(changes)
+    return reports, tuple(changes)
 
 
 def _judged_again(
@@ -159,6 +201,8 @@ def _judged_again(
         found = []
         for one, old in known:
             report = out_of_order.rejudged(old, judge(one, scores, context, world.policy, now=cause.at))
+            context = replace(context, incidents=out_of_order.with_changes(context.incidents, report.incidents))
+            context = replace(context, incidents=out_of_order.with_changes(context.incidents, report.incidents))
             found.append(_with_pending(world, report, cause))
         return found
 
@@ -166,7 +210,7 @@ def _judged_again(
     settings = [settings_by_benchmark(one) for one, _ in known]
     corrected = out_of_order.withdrawn(run_context.incidents, reports, settings)
     if corrected:
-        incidents = out_of_order.with_corrected(run_context.incidents, corrected)
+        incidents = out_of_order.with_changes(run_context.incidents, corrected)
         reports = judged(replace(run_context, incidents=incidents))
         reports[-1] = replace(reports[-1], incidents=(*reports[-1].incidents, *corrected))
     return reports
@@ -182,13 +226,17 @@ def _show(world: World, record: EvalRecord, reports: Reports, run_context: RunCo
             publish_report(world, full, reports.newest, run_context)
 
 
-def _tell(world: World, record: EvalRecord, report: Report, run_context: RunContext) -> None:
-    """Send the alerts of a recomputed report."""
-    later = out_of_order.overtaken_by(record, run_context.records)
-    not_yet, open_alerts = out_of_order.not_yet_told(report, later), world.history.open_alerts(report.run_id)
-    alerts = loss_alerts(as_stored(report, world.history), open_alerts, not_yet=not_yet)
-    if alerts:
-        world.dispatcher.dispatch(alerts, world.history.record(record.plan.id))
+def _tell(world: World, records: Iterable[EvalRecord], run_context: RunContext) -> None:
+    """Send the alerts of the stored reports on records, which were recomputed."""
+    for record in records:
+        report = world.history.report(record.plan.id)
+        if report is None:
+            continue
+        later = out_of_order.overtaken_by(record, run_context.records)
+        not_yet, open_alerts = out_of_order.not_yet_told(report, later), world.history.open_alerts(report.run_id)
+        alerts = loss_alerts(as_stored(report, world.history), open_alerts, not_yet=not_yet)
+        if alerts:
+            world.dispatcher.dispatch(alerts, world.history.record(record.plan.id))
 
 
 def _has_other_numbers(reports: Reports) -> bool:

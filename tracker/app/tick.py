@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from tracker.app.gaps import remember_gaps, skip_surplus
 from tracker.app.planning import ask_again, plan_found
-from tracker.app.review import Reviewed, new_branches, review
+from tracker.app.review import Reviewed, interrupted_first, new_branches, review
 from tracker.app.steps import calibrating, sweeps
 from tracker.app.steps.collect import collect
 from tracker.app.world import Tick, WatchState, World
@@ -99,7 +99,8 @@ def review_finished(
         policy=world.policy,
         dispatcher=world.dispatcher,
     )
-    for record in (*state.reasks.taken_over.values(), *world.queue.finished()):  # written by workers on any machine
+    finished = (*state.reasks.taken_over.values(), *world.queue.finished())  # written by workers on any machine
+    for record in interrupted_first(finished, world.history):
         state.demand_lead(now)  # reviews take long, and two leaders would both judge
         at = f"step {record.plan.checkpoint.step} of {record.plan.checkpoint.run_id}"
         with state.aside.around(record.plan.id, f"cannot compute the verdicts of {at}") as is_due:

@@ -16,7 +16,7 @@ from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import settings_by_benchmark
 from tracker.domain.scores.series_changes import SeriesChange
 from tracker.domain.verdicts.hypothesis import Subject
-from tracker.domain.verdicts.losses.incidents import incidents_at, is_of_series, reopened, subject_of
+from tracker.domain.verdicts.losses.incidents import ends_earlier, incidents_at, is_of_series, reopened, subject_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +37,8 @@ class RunContext:
     """Changes of settings, by time."""
     disruptions: tuple[Disruption, ...] = ()
     """Moments of the training after which a dip is expected, by step."""
+    opens_late: bool = False
+    """Whether a checkpoint that is not the newest opens losses: to see which of them later ones end."""
 
 
 LARGEST_DIP = 0.1
@@ -133,6 +135,21 @@ class JudgingContext:
         """The incidents with the candidate's settings: results with others neither show nor end a loss."""
         own = (e for e in self.run_context.incidents if is_of_series(e, self.series))
         return tuple(reopened(e) if e.closed_by is Closing.REMEASURED else e for e in own)
+
+    def may_change(self, change: Incident) -> bool:
+        """Return whether the candidate changes a loss although it is not the newest."""
+        if self.is_left:
+            return False
+        if self.run_context.opens_late and change.opened_step == self.step:
+            return True
+        return ends_earlier(change, self.run_context.incidents)
+
+    def is_known(self, loss: Incident) -> bool:
+        """Return whether a loss of this subject and onset is stored."""
+        for one in self.run_context.incidents:
+            if (subject_of(one), one.onset_step) == (subject_of(loss), loss.onset_step):
+                return True
+        return False
 
     def incidents_of(self, subject: Subject) -> tuple[Incident, ...]:
         """Return `own_incidents` of `subject` as of just before the candidate, and those that end there."""

@@ -90,8 +90,8 @@ def _explained(candidate: Candidate, hypothesis: Hypothesis, decision: Decision)
 def judged_of(context: JudgingContext, decision: Decision, hypothesis: Hypothesis, candidate: Candidate) -> Judged:
     """Return the verdict of a decision; only the newest checkpoint changes an incident, and what it took.
 
-    That of earlier settings changes theirs, and opens none. A new loss where a dip is expected is SUSPECT, and opens
-    none.
+    One that comes late may end a loss, and names none that is not stored. The newest of earlier settings changes
+    theirs, and opens none. A new loss where a dip is expected is SUSPECT, and opens none.
     """
     dip, change = context.dips.expected_after, decision.change
     is_new = change is not None and change.opened_step == hypothesis.step
@@ -103,12 +103,22 @@ def judged_of(context: JudgingContext, decision: Decision, hypothesis: Hypothesi
         return Judged(verdict=verdict)
     verdict = verdict_of(decision, hypothesis, candidate)
     change = change or decision.loss
-    if change is None or not _may_change(context, candidate, change):
+    if change is None:
         return Judged(verdict=verdict)
-    return Judged(verdict=verdict, change=replace(change, drop=verdict.drop))
+    if _may_change(context, candidate, change):
+        return Judged(verdict=verdict, change=replace(change, drop=verdict.drop))
+    return Judged(verdict=_with_known_loss(context, verdict, change))
+
+
+def _with_known_loss(context: JudgingContext, verdict: Verdict, loss: Incident) -> Verdict:
+    if context.is_known(loss):
+        return verdict
+    return replace(verdict, lost_since=None)
 
 
 def _may_change(context: JudgingContext, candidate: Candidate, change: Incident) -> bool:
+    if context.may_change(change):
+        return True
     if candidate.newest or not candidate.is_last_of_series:
         return candidate.newest
     for known in context.run_context.incidents:

@@ -2,8 +2,8 @@
 
 Per benchmark the first that applies: MISSING, INCOMPARABLE or FIRST, RECOVERED, FORGOTTEN, REGRESSED, IMPROVED,
 EQUIVALENT, SUSPECT, INCONCLUSIVE. The tests are in `regression`, the rules in `hypothesis`, the losses over time in
-`incidents`. Only lower steps are used, so a late record is compared with its own past. It never opens or ends an
-incident, because later checkpoints have more evidence.
+`incidents`. Only lower steps are used, so a late record is compared with its own past. It may end a loss; one that
+lasts is opened by the newest checkpoint, which has more evidence.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -62,7 +62,7 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
     others = (*others, *remeasured(context, tested))
     changed = [*others, *(one.change for one in (*judged, *found) if one.change is not None)]
     changes = [_with_series(context, change) for change in changed]
-    also = _also_changed(context, changes) if are_newest(suite.parts) else ()
+    also = _also_changed(context, suite, changes)
     return Report(
         run_id=record.plan.checkpoint.run_id,
         step=record.plan.checkpoint.step,
@@ -154,7 +154,8 @@ def _improved(judged: Iterable[Judged]) -> set[str]:
 def _of_suite(context: JudgingContext, suite: TestedSuite, benchmarks: Iterable[Judged]) -> Iterator[Judged]:
     ended = next((e for e in context.ended if subject_of(e) == context.suite), None)
     if ended is not None:
-        yield judge_end(ended, suite.parts)
+        changes = are_newest(suite.parts) or context.may_change(ended)
+        yield judge_end(ended, suite.parts, changes=changes)
         return
     judged = judge_suite(context, suite.parts, suite.known, _alone(context, benchmarks))
     if judged is not None:
@@ -173,7 +174,7 @@ def _alone(context: JudgingContext, benchmarks: Iterable[Judged]) -> Alone:
     return Alone(lost=frozenset(lost), better=frozenset(better))
 
 
-def _also_changed(context: JudgingContext, changes: Sequence[Incident]) -> tuple[Incident, ...]:
+def _also_changed(context: JudgingContext, suite: TestedSuite, changes: Sequence[Incident]) -> tuple[Incident, ...]:
     """Return the losses of single benchmarks that a change of the suite's loss ends, or leaves to themselves."""
     also = {ended.key: ended for ended in context.ended}
     for ended in context.ended:
@@ -183,7 +184,9 @@ def _also_changed(context: JudgingContext, changes: Sequence[Incident]) -> tuple
                     also[incident.key] = incident
     for change in changes:
         also.pop(change.key, None)
-    return tuple(also.values())
+    if are_newest(suite.parts):
+        return tuple(also.values())
+    return tuple(filter(context.may_change, also.values()))
 
 
 def _with_scores(context: JudgingContext, one: Tested) -> Judged:

@@ -20,7 +20,7 @@ from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.scores.suspicion import loss_of_all
 from tracker.domain.verdicts.context import JudgingContext
 from tracker.domain.verdicts.findings import Judged
-from tracker.domain.verdicts.losses.incidents import subject_of
+from tracker.domain.verdicts.losses.incidents import has_ended, subject_of
 from tracker.domain.verdicts.losses.stages import RECOVERED_AFTER
 
 
@@ -89,12 +89,10 @@ def are_newest(parts: Iterable[Part]) -> bool:
     return all(part.is_newest for part in parts)
 
 
-def judge_end(ended: Incident, parts: Sequence[Part]) -> Judged:
-    """Return the verdict on a loss of the suite that ends at the candidate."""
+def judge_end(ended: Incident, parts: Sequence[Part], *, changes: bool) -> Judged:
+    """Return the verdict on a loss of the suite that ends at the candidate; `changes`: that changes the incident."""
     reason = Together(falls=_falls(parts, ended), compared=len(parts), steps=_lost_steps(parts, ended))
-    return Judged(
-        verdict=_verdict(word_of_ended_loss(ended), reason, ended), change=ended if are_newest(parts) else None
-    )
+    return Judged(verdict=_verdict(word_of_ended_loss(ended), reason, ended), change=ended if changes else None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,8 +138,17 @@ def _judge_loss(
     if deciding.m > 1 or not alone.lost.isdisjoint(deciding.fallen):
         incident = _confirmed(incident, fell)
     word = loss_of_all(is_provisional=incident.provisional)
-    change = incident if are_newest(fell) else None
-    return Judged(verdict=_verdict(word, reason, incident, deciding.alpha_test), change=change)
+    if _may_store(context, fell, known, incident):
+        return Judged(verdict=_verdict(word, reason, incident, deciding.alpha_test), change=incident)
+    shown = incident if context.is_known(incident) else None
+    return Judged(verdict=_verdict(word, reason, shown, deciding.alpha_test))
+
+
+def _may_store(context: JudgingContext, fell: Iterable[Part], known: Incident | None, incident: Incident) -> bool:
+    """Return whether a loss is stored, or changes: not one that later checkpoints have shown to be over."""
+    if known is None and has_ended(incident, context.run_context.incidents):
+        return False
+    return are_newest(fell) or context.may_change(incident)
 
 
 def _fell(parts: Iterable[Part], deciding: SuiteTest) -> list[Part]:

@@ -99,7 +99,50 @@ _LATE_WITH_A_SMALL_CHANGE = Course(
 )
 """A late result changes the last digits of the newest verdict only."""
 
+_RECOVERED_EARLIER = Course(
+    levels={"b0": (0.0,) * 9, "b1": (0.0,) * 9, "b2": (0.0, 0.95, 0.0, 0.0, 0.0, *(0.9,) * 4)},
+    late=(0,) * 9,
+    longer=(*(False,) * 6, True, True, False),
+    again=(0, 1, 6),
+    seed=0,
+)
+"""A loss ended at the newest checkpoint; a result that comes late shows its end before that."""
+_BACK_FOR_ONE_CHECKPOINT = Course(
+    levels={
+        "b0": (0.0,) * 4 + (0.6,) * 4,
+        "b1": (0.0, 0.0, 0.0, 0.6, 0.0, 0.0, 0.0, 0.0),
+        "b2": (*(0.6,) * 4, 0.0, 0.0, 0.6, 0.0),
+    },
+    late=(*(0,) * 6, 2, 0),
+    longer=(False,) * 8,
+    seed=0,
+)
+"""The checkpoint that comes late is back, so what began before it is not what the newest one lost."""
+_CORRECTED_AND_BACK = Course(
+    levels={"b0": (0.0,) * 8, "b1": (0.0, 0.65, 0.65, 0.0, 0.0, 0.6, 0.6, 0.6), "b2": (0.0,) * 8},
+    late=(0, 0, 0, 4, 0, 4, 0, 0),
+    longer=(False,) * 8,
+    seed=1,
+)
+"""What was corrected was no loss, so no checkpoint recovers from it."""
+_LASTS_IN_PART = Course(
+    levels={
+        "b1": (*(0.95,) * 4, 0.3, 0.3, 0.9, *(0.65,) * 4, 0.95),
+        "b2": (*(0.95,) * 4, 0.3, 0.3, 0.9, *(0.65,) * 4, 0.95),
+        "b0": (*(0.6,) * 4, *(0.35,) * 4, 0.6, 0.1, 0.1, 0.65),
+    },
+    late=(0, 0, 0, 2, 4, 0, 0, 0, 0, 2, 0, 0),
+    longer=(False,) * 12,
+    again=(5, 1, 4, 0, 2),
+    seed=247,
+)
+"""Of what a late checkpoint shows, a part lasts."""
+
 FOUND = (
+    _LASTS_IN_PART,
+    _CORRECTED_AND_BACK,
+    _BACK_FOR_ONE_CHECKPOINT,
+    _RECOVERED_EARLIER,
     _LATE_WITH_A_SMALL_CHANGE,
     _EARLIER_AND_TOGETHER,
     _ONE_ONSET_WITH_TWO_SETTINGS,

@@ -32,7 +32,7 @@ from tracker.domain.records.losses import Acceptance, Closing, Drop, Incident, M
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.reasons import Compared
-from tracker.domain.records.types import WORSE, Report, Verdict
+from tracker.domain.records.types import IS_BACK, WORSE, Report, Verdict
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import series_keys
 from tracker.domain.scores.series_changes import series_numbers
@@ -128,6 +128,7 @@ def test_every_reader_has_the_same_numbers_about_a_loss(course: Course) -> None:
         )
         check_published(told)
         check_accepted(told)
+        check_ends(told)
 
 
 # --- private
@@ -185,6 +186,23 @@ def check_published(told: Told) -> None:
     newest = max(told.fakes.history.reports(RUN), key=lambda report: (report.step, report.created_at))
     record, published = [one for one in told.fakes.tracking.records if one[1].plan_id == newest.plan_id][-1]
     assert tracking_batch(record, published).verdicts == tracking_batch(record, newest).verdicts, "MLflow"
+
+
+def check_ends(told: Told) -> None:
+    """A checkpoint is `recovered` exactly if a loss ended there, and names no loss that is none."""
+    history, shown = told.fakes.history, set[tuple[int, str, str]]()
+    onsets = {(one.benchmark, one.subset, one.onset_step) for one in history.incidents(RUN)}
+    for report in history.reports(RUN):
+        for verdict in (*report.verdicts, *report.findings):
+            if verdict.benchmark and verdict.lost_since is not None and verdict.measure is Measure.SCORE:
+                assert (verdict.benchmark, verdict.subset, verdict.lost_since) in onsets, "lost since"
+            if verdict.word in IS_BACK and verdict.measure is Measure.SCORE:
+                shown.add((report.step, verdict.benchmark, verdict.subset))
+    ended = set[tuple[int, str, str]]()
+    for one in history.incidents(RUN):
+        if one.closed_by in (Closing.RECOVERED, Closing.TRANSIENT) and one.measure is Measure.SCORE:
+            ended.add((one.closed_step or 0, one.benchmark, one.subset))
+    assert shown == ended, "ends"
 
 
 def check_table(told: Told, incident: Incident, drop: Drop) -> None:
@@ -324,6 +342,21 @@ def test_a_checkpoint_between_baseline_and_onset_that_comes_late_is_the_baseline
     assert list(dict.fromkeys(baselines)) == [(200,), (300,), (400,)]
     told_of = [(one.evidence.baseline_steps, one.is_correction) for one in told.fakes.alerting.alerts if one.evidence]
     assert told_of == [((200,), False), ((300,), True), ((400,), True)]
+
+
+def test_a_broken_checkpoint_that_comes_late_is_over_and_counts_in_no_baseline() -> None:
+    levels = dict.fromkeys(("b0", "b1", "b2"), (*(0.9,) * 3, 0.0, *(0.9,) * 4))
+    told = Told(Course(levels=levels, late=(0, 0, 0, 4, 0, 0, 0, 0), longer=(False,) * 8, seed=0))
+    for _ in told.arrivals():
+        check_alerts(told)
+        check_ends(told)
+    losses = told.fakes.history.incidents(RUN)
+    assert {(one.onset_step, one.closed_step, one.closed_by) for one in losses} == {(400, 500, Closing.TRANSIENT)}
+    assert "" in {one.benchmark for one in losses}
+    assert not told.fakes.alerting.alerts
+    for report in told.fakes.history.reports(RUN):
+        for verdict in report.verdicts:
+            assert report.step == 500 or all(400 not in one.baseline_steps for one in verdict.comparisons), report.step
 
 
 def test_a_search_for_the_newest_loss_begins_at_its_baseline() -> None:

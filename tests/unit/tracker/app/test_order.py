@@ -14,6 +14,7 @@ from tests.killing import Killed
 from tests.records import RecordedRun, forgetting_run
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tests.unit.tracker.app.test_tick import Fuse, cut
+from tracker.app.review import interrupted_first
 from tracker.app.tick import tick
 from tracker.app.world import QueueOrder, WatchState
 from tracker.domain.log.events import EventKind, RunEvent
@@ -221,6 +222,15 @@ def test_a_kill_while_a_late_checkpoint_changes_words_leaves_them_all_published(
         killed = _before_the_last_of(QueueOrder(backlog=Backlog.ALL))
         tick_that_is_killed(killed, survived)
         assert _published(killed) == _published(undisturbed), survived
+
+
+def test_an_interrupted_review_is_finished_before_others_and_one_of_new_answers_is_not_interrupted() -> None:
+    first, second = forgetting_run(trouble=False).records[:2]
+    history = FakeHistory()
+    history.append(second)
+    assert interrupted_first((first, second), history) == [second, first]
+    again = replace(second, finished_at=second.finished_at + timedelta(seconds=1))
+    assert interrupted_first((first, again), history) == [first, again]
 
 
 # --- private

@@ -12,6 +12,7 @@ from tests.unit.tracker.app.changing_bench import LOAD, QUESTIONS, RUN, Changing
 from tracker.app.commands.gate import gathered
 from tracker.app.commands.once import evaluate_once
 from tracker.domain.gate.rules import GatePolicy, LatencyLimit
+from tracker.domain.records.losses import Closing, Measure
 from tracker.domain.records.types import LatencyMetric, VerdictWord
 from tracker.domain.verdicts.screening import Screening
 
@@ -91,6 +92,21 @@ def test_other_settings_of_all_benchmarks_time_no_load_again(tmp_path: Path) -> 
     assert {step: report.latency for step, report in run.reports().items()} == timed
     probes = Counter(record.plan.checkpoint.step for record in run.history.records(RUN) if record.probes)
     assert probes == dict.fromkeys(FEW, 1)
+
+
+def test_a_broken_checkpoint_counts_in_no_baseline_of_a_benchmark_that_is_added_later(tmp_path: Path) -> None:
+    run = Changing(tmp_path, lambda _, number, step, __: number < 36 and step != LOST_AT)
+    run.save(*FEW)
+    run.watch(TWO)
+    run.watch({**TWO, "more": 8}, wait_s=0.0)
+    losses = run.history.incidents(RUN)
+    ends = {one.benchmark: (one.onset_step, one.closed_by) for one in losses if one.measure is Measure.SCORE}
+    assert ends == dict.fromkeys(("", "sums", "facts", "more"), (LOST_AT, Closing.TRANSIENT))
+    assert {one.lost_since for one in run.reports()[LOST_AT].findings} == {LOST_AT}
+    for step, report in run.reports().items():
+        for verdict in report.verdicts:
+            steps = [step for one in verdict.comparisons for step in one.baseline_steps]
+            assert LOST_AT not in steps or step == LOST_AT + 100, (step, verdict)
 
 
 def test_a_change_that_is_undone_in_time_asks_nothing(tmp_path: Path) -> None:

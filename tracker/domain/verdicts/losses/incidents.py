@@ -9,6 +9,8 @@ from dataclasses import replace
 from tracker.domain.records.losses import Acceptance, Closing, Incident
 from tracker.domain.verdicts.hypothesis import Subject
 
+_BY_LATER = frozenset({Closing.RECOVERED, Closing.TRANSIENT, Closing.REMEASURED})
+
 
 def incidents_at(incidents: Sequence[Incident], subject: Subject, step: int) -> tuple[Incident, ...]:
     """Return the incidents of `subject` as of just before the verdicts on `step`.
@@ -60,6 +62,19 @@ def reopened(incident: Incident) -> Incident:
     return replace(incident, closed_step=None, closed_by=None, last_step=None, closed_digest="")
 
 
+def ends_earlier(change: Incident, known: Iterable[Incident]) -> bool:
+    """Return whether a change ends a loss at an earlier checkpoint than known so far, or one that lasts so far."""
+    for one in known:
+        if one.key == change.key and change.closed_step is not None:
+            return one.closed_step is None or (one.closed_by in _BY_LATER and one.closed_step > change.closed_step)
+    return False
+
+
+def has_ended(incident: Incident, known: Iterable[Incident]) -> bool:
+    """Return whether a later checkpoint has shown that this loss is over."""
+    return any(one.key == incident.key and one.closed_by in _BY_LATER for one in known)
+
+
 def is_covered(incident: Incident, acceptance: Acceptance, known: Iterable[Acceptance]) -> bool:
     """Return whether an acceptance ends an incident; one of all benchmarks together with the last of those that fell.
 
@@ -91,6 +106,8 @@ def subject_of(incident: Incident) -> Subject:
 def _is_over(incident: Incident, step: int) -> bool:
     if incident.closed_step is None:
         return False
+    if incident.closed_by is Closing.CORRECTED:
+        return True  # it was none
     return incident.closed_step < step or (incident.closed_step == step and incident.closed_by is Closing.ACCEPTED)
 
 

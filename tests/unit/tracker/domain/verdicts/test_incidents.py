@@ -203,7 +203,7 @@ def test_the_accepted_step_itself_judged_again_neither_recovers_nor_opens() -> N
 
 
 @pytest.mark.slow
-def test_a_checkpoint_that_comes_late_neither_opens_nor_ends_nor_announces_anything() -> None:
+def test_a_checkpoint_that_comes_late_opens_and_announces_nothing_and_may_end_a_loss_earlier() -> None:
     levels = [*[0.9] * 12, *[0.5] * 3, *[0.9] * 4]
     run = noisy(*levels)
     for late in range(3, len(run) - 1):
@@ -211,7 +211,9 @@ def test_a_checkpoint_that_comes_late_neither_opens_nor_ends_nor_announces_anyth
         reports = followed(rest, POLICY)
         run_context = remembering(RunContext(), *reports)
         report = judge(run[late], scores_of([*rest, run[late]]), run_context, POLICY, now=NOW)
-        assert report.incidents == ()
+        ends = {one.closed_step for one in changes(reports) if one.closed_step is not None}
+        assert [one.closed_step for one in report.incidents] in ([], [100 * (late + 1)])
+        assert all(report.step < end for end in ends) or report.incidents == ()
         assert alerts_for(report, ()) == ()
         if late in (12, 13, 14):
             assert report.verdicts[0].word is VerdictWord.REGRESSED

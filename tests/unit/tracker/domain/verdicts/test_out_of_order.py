@@ -6,7 +6,7 @@ from tests.records import checkpoint_of, forgetting_run
 from tracker.domain.records.losses import Closing, Incident
 from tracker.domain.records.reasons import Failed
 from tracker.domain.records.types import Report, Verdict, VerdictWord
-from tracker.domain.verdicts.out_of_order import NEAREST, overtaken_by, rejudged, with_corrected, withdrawn
+from tracker.domain.verdicts.out_of_order import NEAREST, overtaken_by, rejudged, with_changes, withdrawn
 
 RECORDS = forgetting_run(checkpoints=16, samples=2, trouble=False).records
 NOW = datetime(2026, 3, 14, tzinfo=UTC)
@@ -93,7 +93,7 @@ def test_a_loss_that_no_verdict_shows_ends_as_corrected_once() -> None:
     (corrected,) = withdrawn([loss], [report], own)
     assert (corrected.closed_by, corrected.closed_step) == (Closing.CORRECTED, 700)
     assert withdrawn([corrected], [report], own) == ()
-    assert with_corrected([loss, replace(loss, opened_step=600)], [corrected])[0] == corrected
+    assert with_changes([loss, replace(loss, opened_step=600)], [corrected])[-1] == corrected
     shown = replace(report, incidents=(loss,), verdicts=(_verdict(VerdictWord.REGRESSED, 700),))
     assert withdrawn([loss], [shown], own) == ()
     assert withdrawn([loss], [replace(shown, verdicts=(_verdict(VerdictWord.REGRESSED, 400),))], own) != ()
