@@ -34,9 +34,9 @@ if TYPE_CHECKING:  # the ports of the whole program import the statistics, and a
 PASS_CHARS = 4 << 20
 """Text that one pass reads, in readings of which each holds few lines in memory."""
 READING_CHARS = 64 << 10
-"""Of one reading: after less, nothing else is likely to wait."""
+"""Characters of a full reading; after a smaller one, the logs have nothing more for now."""
 MOST_UNSAVED = 1_000
-"""Points that may wait for the next saving."""
+"""Maximum number of points that wait to be saved."""
 QUIET_S = 600.0
 """Seconds without a new line after which the newest points are published although a thinned curve would omit them."""
 
@@ -163,7 +163,7 @@ class LogFollower:
             self._end_history()
 
     def _pieces(self) -> Iterator[LogPiece]:
-        """Yield what is new, reading by reading; all of it is of one moment."""
+        """Yield what is new, reading by reading, all with the same time."""
         now, taken = self.clock.now(), 0
         while taken < PASS_CHARS:
             before = taken
@@ -189,7 +189,7 @@ class LogFollower:
         return self._streams[path]
 
     def _end_history(self) -> None:
-        """Note that all that was there before the training was followed is read."""
+        """Mark the history as read: everything that was written before the training was followed."""
         self._is_in_history = False
         recent = self.log.recent_logs()
         for run_id in sorted({*self.known.runs, *self.runs}):

@@ -16,13 +16,13 @@ if TYPE_CHECKING:  # the ports of the whole program import the statistics, and a
 log = logging.getLogger(__name__)
 
 SCAN_S = 30.0
-"""Between two searches for processes that are not known yet."""
+"""Time between two searches for new processes."""
 FIRST_SCANS_S = 5.0
-"""The same while no process of the run is known, and until its first step: its ranks start one after the other."""
+"""Time between searches while no process is known, and until the first step: ranks start one after the other."""
 FIRST_SCANS = 60
-"""Without a process of the run; later ones are as rare as those of a training that is known."""
+"""Number of frequent searches without a process of the run; later searches are as rare as for a known training."""
 OUTLIVED_S = 60.0
-"""After a process was killed for memory: if all ranks live on for as long, it was another one that shares a cgroup."""
+"""Wait after a kill for lack of memory: if all ranks are alive then, another process of the cgroup was killed."""
 
 
 @dataclass(kw_only=True)
@@ -82,7 +82,7 @@ class JobSearch:
             log.info("hangs are not noticed: no process of the training was found; hint: set `health.process.match`")
 
     def outlive(self, now_s: float) -> None:
-        """All ranks live: forget kills of some time ago."""
+        """Forget kills that all ranks have survived for some time."""
         kills = self.processes.memory_kills(self.members)
         if kills != self.kills_seen:
             self.kills_seen, self.killed_s = kills, now_s

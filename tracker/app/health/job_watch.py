@@ -35,13 +35,13 @@ log = logging.getLogger(__name__)
 CHECK_S = 5.0
 SAMPLES = 3
 LONGEST_PASS_S = 30.0
-"""Between two passes: what is beyond it was not watched."""
+"""Longest time between two passes; a longer gap was not watched."""
 FIRST_S = 0.1
-"""By which the first rank that ends precedes the others that lose it."""
+"""Least time between the end of the first rank and that of the others, which fail because of it."""
 END_S = 10.0
-"""After the end of all processes: their last lines are read first."""
+"""Wait after the end of all processes, in which their last lines are read."""
 REPORTED_S = 20.0
-"""After the end of all processes, by which it is found, reported and stored unless others are started."""
+"""Time after the end of all processes within which the end is reported, unless a launcher starts others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class _Look:
     progress_s: float | None = None
     moments: list[Moment] = field(default_factory=list)
     limits_s: list[float] = field(default_factory=list)
-    """At which a look was taken; infinite: what it showed is reported."""
+    """Limits for which looks were taken; infinite: what they showed is reported."""
 
     def follow(self, pace: JobPace) -> None:
         """Begin again if there was progress."""
@@ -70,7 +70,7 @@ class _Look:
             self.progress_s, self.moments, self.limits_s = pace.progress_s, [], []
 
     def is_due(self, limit_s: float, quiet_s: float) -> bool:
-        """Return whether a limit is passed without a look at it."""
+        """Return whether a limit has passed for which no look was taken."""
         return quiet_s > limit_s > max(self.limits_s, default=0.0)
 
 
@@ -96,7 +96,7 @@ class JobWatch:
     """Whether the logs cannot be read now."""
 
     def __post_init__(self) -> None:
-        """Know no process yet."""
+        """Start without any known process."""
         self._search = JobSearch(processes=self.processes, places=self.places)
 
     @property
@@ -156,7 +156,7 @@ class JobWatch:
             self._look = _Look()
 
     def _follow(self, run: RunLog, saved_bytes: int, now_s: float) -> None:
-        """Note what is known of the progress."""
+        """Record what is known of the progress."""
         pace = run.state.pace
         if run.state.run_id not in self._followed:
             self._followed.add(run.state.run_id)

@@ -31,9 +31,9 @@ USAGE_S = 60.0
 GPUS_S = 30.0
 KERNEL = "kernel"
 _LEAK, _GPU = "leak", "gpu"
-"""What identifies a condition begins with one of these."""
+"""Prefixes of the keys of conditions."""
 _Signs = Mapping[str, ProcessSign | None]
-"""By what identifies each; None: it cannot be known now whether it lasts."""
+"""By key; None: it cannot be known now whether the condition lasts."""
 
 
 @dataclass(kw_only=True)
@@ -163,7 +163,7 @@ class MachineWatch:
         return {key: sign for key, sign in signs.items() if key in lasting}
 
     def _take_conditions(self, run: RunLog, prefix: str, signs: _Signs, now: datetime) -> bool:
-        """Begin and end what lasts; return whether there was any change. What is not known stays as it is."""
+        """Begin and end conditions; return whether any changed. An unknown condition stays as it is."""
         known = {key for key in run.state.lasting if key.startswith(prefix)}
         begun = {key: sign for key, sign in signs.items() if sign is not None and key not in known}
         for key in known - signs.keys():

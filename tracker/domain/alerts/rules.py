@@ -195,7 +195,7 @@ def _lost_together(report: Report) -> Verdict | None:
 
 
 def _is_covered(incident: Incident, together: Verdict | None) -> bool:
-    """Return whether an open loss of a benchmark is part of one that all have together."""
+    """Return whether an open loss of a benchmark is part of a loss of all benchmarks."""
     if not _is_shown(incident) or not incident.benchmark:
         return False
     if together is None or not isinstance(together.reason, Together):
@@ -220,14 +220,14 @@ def _what_became_of(incident: Incident, verdict: Verdict | None, step: int) -> s
 
 
 def _with_new_settings(incident: Incident, verdict: Verdict | None) -> str:
-    """Return that a loss lasts with changed settings, too, for which it has an alert of its own; else ""."""
+    """Return the note that a loss lasts with changed settings, under an alert of its own; else empty."""
     if incident.closed_by is not Closing.REMEASURED or verdict is None or verdict.word not in WORSE:
         return ""
     return f", still {verdict.word}"
 
 
 def _word_since(verdict: Verdict | None, step: int) -> str:
-    """Return the verdict after a correction; one that is worse is of another loss."""
+    """Return the verdict after a correction; empty if it is worse, and so about another loss."""
     if verdict is None or verdict.word in WORSE:
         return ""
     return f": {verdict.word} at step {step}"

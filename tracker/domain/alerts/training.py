@@ -47,7 +47,7 @@ def alert_of_incident(incident: TrainingIncident, standing: RunStanding, now: da
 
 
 def alert_fingerprint(incident: TrainingIncident) -> str:
-    """Return what identifies the alert of an incident."""
+    """Return the fingerprint of the alert of an incident."""
     return content_hash(["training", incident.run_id, incident.id])
 
 
@@ -65,7 +65,7 @@ def _may_be_due(incident: TrainingIncident) -> bool:
 
 
 def due_at(incidents: Iterable[TrainingIncident], now: datetime, *, has_ended: bool) -> frozenset[str]:
-    """Return the ids of the incidents to report; once the training `has_ended`, none waits."""
+    """Return the ids of the incidents to report; none waits once the training `has_ended`."""
     due = set()
     for incident in incidents:
         if is_due_at(incident, now) or (has_ended and incident.is_alert and waits_at(incident, now)):
@@ -76,7 +76,7 @@ def due_at(incidents: Iterable[TrainingIncident], now: datetime, *, has_ended: b
 def states_to_report(
     incident: TrainingIncident, reported: AlertState | None, now: datetime, *, is_due: bool
 ) -> tuple[AlertState, ...]:
-    """Return what is to be reported of an incident; `reported`: the newest state that was; None: none was."""
+    """Return the state of an incident to report now; `reported`: the last reported state; None: there was none."""
     if is_due and reported is not AlertState.FIRING:
         return (AlertState.FIRING,)
     if not incident.is_over:
@@ -147,7 +147,7 @@ def alert_kind(incident: TrainingIncident) -> AlertKind:
 
 
 def _is_terminal(incident: TrainingIncident) -> bool:
-    """Return whether the training ends with it, or with what followed from it."""
+    """Return whether it, or a consequence of it, ended the training."""
     return any(line.trouble.is_terminal and not line.trouble.is_stop for line in incident.evidence)
 
 

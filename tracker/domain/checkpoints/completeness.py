@@ -111,7 +111,7 @@ def assess(
 def assess_to_hold(
     listing: Listing, habits: Habits | None = None, *, allow_pickle: bool = False, converts: bool = False
 ) -> Readiness:
-    """Return as `assess`, but a checkpoint that lacks nothing itself is complete and `blocked`.
+    """As `assess`, but a checkpoint that lacks only what is outside of it is complete and `blocked`.
 
     It must be held before rotation takes it, and can be served once the configuration or the permission is there.
     """

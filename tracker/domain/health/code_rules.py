@@ -24,7 +24,7 @@ class ReadLine:
     text: str = ""
     """Without colours; empty for a row."""
     step: int | None = None
-    """That it names; None: it names none."""
+    """Step on the line; None: there is none."""
     values: Mapping[str, float] = field(default_factory=dict)
     """Numbers by their printed names, in lower case."""
     rank: int | None = None
@@ -36,9 +36,9 @@ class RuleFinding:
     """What a rule finds in a line."""
 
     line: ReadLine
-    """One of those that the rule was called with."""
+    """The line of the finding, one of those that the rule was called with."""
     title: str
-    """In words, as the begin of a sentence."""
+    """In words, as the start of a sentence."""
     hint: str = ""
     """What to do."""
     severity: Severity = Severity.ALERT

@@ -29,7 +29,7 @@ class Failures:
     failures: int
     """Incidents that ended the training."""
     lost_steps: int
-    """Steps that were done again after those, or will be."""
+    """Steps that were or will be repeated after those."""
     hours_between: float | None
     """Mean time between two failures of a run; None: no run had two."""
 

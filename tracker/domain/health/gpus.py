@@ -7,9 +7,9 @@ from functools import partial
 from eval_jobs.records.gpu_health import GpuHealth, ThrottleReason
 
 HARDWARE = {ThrottleReason.HW_THERMAL: "it is too hot", ThrottleReason.HW_POWER_BRAKE: "the power supply asks for it"}
-"""Reasons of the hardware. HW_SLOWDOWN comes with each of them; alone, it is also reported while clocks change."""
+"""Throttle reasons of the hardware. HW_SLOWDOWN accompanies each; alone, it also appears while clocks change."""
 _Trouble = tuple[str, str, str]
-"""Name, rest of a sentence about the GPU, and hint."""
+"""Name, predicate of a sentence about the GPU, and hint."""
 MEMORY_ERRORS = "gpu_memory_errors"
 COOLING = "check fans, airflow and room temperature; until then the whole training is as slow as this GPU"
 

@@ -6,10 +6,10 @@ from datetime import datetime
 from signal import Signals
 
 SIGNAL_BASE = 128
-"""A shell reports a program that signal N ended as exit code 128 + N."""
+"""A shell reports death by signal N as exit code 128 + N."""
 
 ROUNDED_TICKS = 1
-"""Lost by a time in seconds that is counted in ticks again."""
+"""Largest rounding error when seconds are converted to ticks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class GuardedRun:
 
     @property
     def is_finished(self) -> bool:
-        """Return whether it ended by itself and with success."""
+        """Return whether it exited by itself with code 0."""
         return self.exit_code == 0
 
     @property

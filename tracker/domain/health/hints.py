@@ -11,9 +11,9 @@ from tracker.domain.health.series_incidents import finding_text
 from tracker.domain.records.training import IncidentEnd, Severity, TrainingIncident, TroubleClass
 
 WAIT = 3.0
-"""Times the usual interval: a step that follows is awaited for as long."""
+"""Wait for the next step, in usual intervals between steps."""
 PAUSES = 3
-"""Pauses that are a habit, and no save."""
+"""Least number of pauses that make them a habit."""
 _SILENT = "silent"
 _NCCL = "nccl"
 OOM = "oom"

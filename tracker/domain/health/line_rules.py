@@ -24,7 +24,7 @@ NAN = "nan"
 """Class of a line with a loss that is not a number."""
 
 _BAR = re.compile(r"%\|[^|]{0,500}\|[^\[\]|]{0,100}\[[^\]]{0,300}\]")
-"""Of bounded parts: a line without an end of a bar would take minutes."""
+"""Bounded repetitions: unbounded ones take minutes on a line without the end of a bar."""
 _ENDS_TRACEBACK = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?::\s|$)")
 _FRAME = re.compile(r'\s+File "[^"]+", line \d+')
 _TRACEBACK = "Traceback (most recent call last)"
@@ -40,7 +40,7 @@ class LineRule:
     pattern: re.Pattern[str]
     without: re.Pattern[str] | None = None
     is_own: bool = False
-    """Whether a user wrote it, so that its pattern may take for ever."""
+    """Whether a user wrote it: its pattern may take arbitrarily long."""
 
     @property
     def name(self) -> str:
@@ -62,7 +62,7 @@ class LineHit:
     rank: int | None
     """Process that printed it; None: the line names none."""
     step: int | None = None
-    """At which it was; None: the last one before the line."""
+    """Step of the line; None: the last one before it."""
 
 
 NOT_A_NUMBER = TroubleClass(
@@ -136,7 +136,7 @@ def _is_behind_frames(lines: Sequence[str], printer: str) -> bool:
 
 
 def nan_hit(line: str, row: StepRow) -> LineHit | None:
-    """Return that the loss in a plain line's row is no number; None: it is one, or there is none."""
+    """Return a hit if the loss in a plain line's row is NaN or infinite; None: it is finite, or there is none."""
     for name, value in row.values.items():
         if not math.isfinite(value) and number_kind(name) is NumberKind.LOSS:
             return LineHit(trouble=NOT_A_NUMBER, line=line, rank=printed_rank(line), step=row.step)
@@ -162,7 +162,7 @@ def _behind_bars(line: str) -> str:
 
 
 def has_any(text: str, parts: Sequence[str]) -> bool:
-    """Return whether a text has one of the parts."""
+    """Return whether a text contains one of the parts."""
     for part in parts:  # noqa: SIM110 - a generator takes three times as long
         if part in text:
             return True

@@ -49,7 +49,7 @@ class ReportedIncident:
     lines: int
     """Lines that belong to it."""
     ranks: tuple[int, ...]
-    """That printed them, where lines name one."""
+    """Ranks that printed them, where lines name one."""
     evidence: tuple[LogLine, ...]
     """The cause, then a line of each other class."""
     hint: str
@@ -61,7 +61,7 @@ class LogReport:
 
     path: str
     lines: int
-    """Or rows, of a log that is no text."""
+    """Number of lines; of rows in a log without text."""
     steps: StepsRead
     incidents: tuple[ReportedIncident, ...]
     hits: tuple[LogHit, ...]

@@ -54,7 +54,7 @@ from tracker.domain.records.types import CurvePoint
 
 STEPS_AFTER = 3
 PROCESSES = "processes"
-"""As the log of what no log says."""
+"""Name of the stream for signs that come from no log."""
 TEXT_CHARS = 300
 MAX_INDENT = 40
 MAX_SUMMARY = 20
@@ -69,9 +69,9 @@ class RunLog:
     rules: Sequence[LineRule]
     state: RunState
     conditions: tuple[MetricCondition, ...] = ()
-    """Of users, on the numbers."""
+    """Conditions of users on the numbers."""
     fits: Fits = rule_fits
-    """How a rule is tried."""
+    """How a rule is tested on a line."""
     mask: Callable[[str], str] = without_keys
     """Returns a text without secrets."""
     code: CodeRules | None = None
@@ -191,7 +191,7 @@ class RunLog:
             run.lasting[key] = incident_of_sign(sign, (run.run_id, self.host), run.steps.reached, at)
 
     def end_condition(self, key: str, at: datetime, ended_by: IncidentEnd = IncidentEnd.RECOVERED) -> None:
-        """Note that it is no longer so."""
+        """End a condition."""
         found = self.state.lasting.pop(key, None)
         if found is not None:
             self.ended[found.id] = replace(found, ended_by=ended_by, last_seen_at=at)

@@ -70,7 +70,7 @@ class StepsRead:
     first: int | None = None
     last: int | None = None
     first_loss: float | None = None
-    """Of training, where the line names one."""
+    """First training loss that a line names; None: there is none."""
     last_loss: float | None = None
     unnumbered: int = 0
     """Losses of training on lines that name no step, as Hugging Face prints them."""
@@ -159,7 +159,7 @@ class StreamState:
     """Incidents of lines in its run that began before it."""
 
     def __post_init__(self) -> None:
-        """Bound the lines again: JSON keeps no bound."""
+        """Limit the lines again, because JSON does not keep the limit."""
         self.recent = deque(self.recent, maxlen=CONTEXT_LINES)
 
     def remember(self, printer: str, step: int, branch: int) -> None:
@@ -200,7 +200,7 @@ class RunState:
     steps: StepsRead = field(default_factory=StepsRead)
     starts: Starts = field(default_factory=Starts)
     episode: Episode | None = None
-    """The incident that lasts."""
+    """The open incident."""
     episodes: int = 0
     """Incidents of lines so far."""
     series: RunSeries = field(default_factory=RunSeries)

@@ -21,7 +21,7 @@ _OF_LOSS = (SeriesName.SPIKE, SeriesName.DIVERGED, SeriesName.COLLAPSED)
 _TEXTS: Mapping[str, tuple[str, str]] = {
     SeriesName.SPIKE: ("The loss spiked", "look at the data of these steps; if spikes recur, clip gradients"),
     SeriesName.DIVERGED: ("The loss diverged", "go back to a checkpoint before it, with a lower learning rate"),
-    SeriesName.COLLAPSED: ("The loss collapsed", "the model answers alike whatever it reads: go back to a checkpoint"),
+    SeriesName.COLLAPSED: ("The loss collapsed", "the model answers every input alike: go back to a checkpoint"),
     SeriesName.FLAT: ("The loss does not fall any more", "compare with the scores of the checkpoints"),
     SeriesName.NAN: ("A number is NaN or infinite", "lower the learning rate, or look at the data of this step"),
     SeriesName.GRADIENT: ("The gradient norm jumped", "clip gradients, or look at the data of these steps"),

@@ -21,7 +21,7 @@ class ReadSoFar:
     reader: int = 0
     """Number of the process that reads from now on."""
     host: str = ""
-    """Its machine; empty: that of the watcher."""
+    """Machine of that process; empty: that of the watcher."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class RunProgress:
     """When its logs had anything new."""
     last_step: int | None
     productive_share: float | None
-    """Share of the time in which steps advanced, since its logs are followed; None: unknown."""
+    """Share of the followed time in which steps advanced; None: unknown."""
     state: str = ""
     """What its processes do, such as `evaluating`, or how they ended; empty: none was seen on this machine."""
     usual_s: float | None = None
@@ -85,7 +85,7 @@ def _reached(progress: RunProgress) -> tuple[int, datetime]:
 FAILED = "failed"
 _HUNG = "hung"
 _HANGS = {"stopped": "stopped", "dead_rank": "dead rank"}
-"""States of classes that say more than `_HUNG`."""
+"""States that are more precise than `_HUNG`, by class of trouble."""
 
 
 def progress_of(run_id: str, state: RunState, read_at: datetime) -> RunProgress:

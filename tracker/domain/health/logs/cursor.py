@@ -11,7 +11,7 @@ TAIL_BYTES = 64
 
 
 ROW_CHARS = 100
-"""That a row of a log without text counts as."""
+"""Number of characters that a row of a log without text counts as."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Cursor:
     tail: str = ""
     """Hash of the bytes before `offset`, at most `TAIL_BYTES`."""
     history_bytes: int = 0
-    """Size of the file when the run was followed first: what it had then is history."""
+    """Size of the file when following began; everything before that is history."""
     text: TextState = field(default_factory=TextState)
     has_rest_trouble: bool = False
     """Whether the line without an end after `offset` shows trouble that was counted."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from tracker.domain.health.logs.ranks import without_rank_and_time
 
 MARK = "%|"
-"""In every bar: a quick test."""
+"""Occurs in every bar: a quick test."""
 NESTED = "\x1b[A"
-"""Behind a bar that is drawn below another one, as that of an evaluation during the training."""
+"""Escape sequence after a nested bar, such as that of an evaluation during training."""
 
 _BAR = re.compile(r"\d{1,3}%\|[^|]*\| *(\d{1,9})/(\d{1,9}) \[([^\]]*)\]")
 _TRAINING = re.compile(r"(?:epoch|train|step)", re.IGNORECASE)
@@ -25,7 +25,7 @@ class Bar:
 
     step: int
     length: int
-    """Steps that the bar has: a bar with another length is another bar."""
+    """Total of the bar; a bar with another total is another bar."""
     total: int | None
     """Steps of the whole training; None: the bar is that of an epoch."""
     is_named: bool = False

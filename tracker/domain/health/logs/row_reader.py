@@ -27,9 +27,9 @@ from tracker.domain.health.logs.step_lines import (
 from tracker.domain.health.logs.user_formats import LogFormat, number_of
 
 MAX_JSON_CHARS = 64 << 10
-"""Of a line that is an object, a row of a CSV, or many states of a bar."""
+"""Characters of a line that are examined: of an object, a row of a CSV file, or many states of a bar."""
 EPOCH_ERROR = 0.005
-"""Epochs are printed with two digits or more."""
+"""Epochs are printed with at least two decimals."""
 _MOST_EPOCHS = 1e9
 _BLANKS = 20
 """Spaces that overwrite a bar."""
@@ -40,7 +40,7 @@ class RowReader:
     """Reads the lines of one stream in their order. Its fields are its whole state, and of bounded size."""
 
     formats: tuple[LogFormat, ...] = ()
-    """Of the user: tried first."""
+    """Format of the user, tried first."""
     is_csv: bool = False
     """Whether the first line names columns."""
     header: tuple[str, ...] = ()

@@ -17,12 +17,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 MAX_CHARS = 4_096
-"""Of a line that are examined: longer ones are data, such as a printed tensor."""
+"""Characters of a line that are examined: longer lines are data, such as a printed tensor."""
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 NUMBER = r"[-+]?(?:\d++(?:,\d++)*+(?:\.\d*+)?(?:e[-+]?\d++)?|\.\d++(?:e[-+]?\d++)?|nan|inf(?:inity)?)"
 """Repeated digits are never tried in other ways (`++`): a line of digits only would take minutes."""
 STEP_DIGITS = 15
-"""More are no step."""
+"""Digits of the largest step."""
 _NAME = r"[a-z_][\w./%()-]{0,40}(?: [a-z_(][\w./%()-]{0,40}){0,6}"
 _STEP = re.compile(
     r"(?:^|[\s\[\]:|>(]|/(?=global_step=))(?:global_step|iteration|step|iter(?:\(train\))?)\s*[:=]?\s*(?P<open>\[\s*)?"
@@ -70,7 +70,7 @@ class StepRow(NamedTuple):
     values: Mapping[str, float]
     """By the name that was printed, in lower case."""
     is_summary: bool = False
-    """Whether it tells facts of the whole run: no point of a curve."""
+    """Whether the numbers are of the whole run and so no point of a curve."""
     total: int | None = None
     """Steps of the whole training, where the line names them."""
 
@@ -148,7 +148,7 @@ def number_in(text: str) -> float:
 
 
 def whole_step(number: float | None) -> int | None:
-    """Return a count of steps; None: the number is none."""
+    """Return a number as a count of steps; None: it is not one."""
     if number is not None and 0 <= number < 10**STEP_DIGITS and number == int(number):
         return int(number)
     return None

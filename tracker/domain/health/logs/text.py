@@ -44,13 +44,13 @@ class RawLine(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """What some bytes of a file say."""
+    """The decoded text of a part of a file."""
 
     lines: tuple[RawLine, ...]
     taken: int
     """Bytes of these lines, with their ends."""
     rest: str
-    """The begin of the line after them, which has no end yet."""
+    """Start of the next line, which has no end yet."""
     state: TextState
 
 
@@ -63,7 +63,7 @@ def encoding_of(head: bytes) -> str:
 
 
 def split(data: bytes, state: TextState) -> Piece:
-    """Return the lines that end within `data`; bytes that are no text are replaced."""
+    """Return the lines that end within `data`; bytes that cannot be decoded are replaced."""
     encoding = state.encoding or encoding_of(data)
     end = _last_end(data, encoding)
     ended = data[:end].decode(encoding, errors="replace")

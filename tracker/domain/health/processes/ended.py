@@ -17,15 +17,15 @@ class JobEnd:
     last_step: int | None
     total_steps: int | None
     is_complete: bool | None
-    """Whether it has done all of its steps; None: unknown."""
+    """Whether all steps were done; None: unknown."""
     trouble: TroubleClass | None
-    """What its logs say about the end, or else what lasts; None: nothing."""
+    """Cause of the end in the logs, or else the open incident; None: neither."""
     memory_kills: int
     """Processes of its cgroups that the kernel killed for memory, and that not all ranks outlived for long."""
     exit_code: int | None
     """Of the command that `tracker guard` started; negative: the signal that ended it. None: unknown."""
     first_rank: int | None = None
-    """That ended before the others; None: unknown."""
+    """Rank that ended before the others; None: unknown."""
 
     @property
     def is_successful(self) -> bool:

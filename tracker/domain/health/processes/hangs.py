@@ -20,12 +20,12 @@ from tracker.domain.health.processes.ranks import Moment, SampledRank, has_moved
 from tracker.domain.health.processes.seen import ProcessState, Sample
 
 IDLE_SHARE = 0.01
-"""Of one core: below it, a process does nothing."""
+"""Share of one core below which a process is idle."""
 BUSY_SHARE = 0.1
-"""Of one core: above it, a process computes; on a busy machine it gets no more."""
+"""Share of one core above which a process computes, low enough for a busy machine."""
 MAX_NAMED = 3
 _NOT_COMMON = frozenset(("", "backward", "send", "recv"))
-"""Operations that ranks need not call together."""
+"""Operations that ranks do not have to call together."""
 
 
 class HangName(StrEnum):
@@ -47,12 +47,12 @@ class Hang:
 
     name: HangName
     ranks: tuple[int, ...] = ()
-    """That hold up the others; (): not known."""
+    """Ranks that hold up the others; (): unknown."""
     text: str
     """`rank 1 is not in the collective: sleeping in train.py:step; 63 ranks wait in all_reduce`."""
     hint: str
     is_proven: bool = True
-    """Whether the samples show it; else it explains best why the training is quiet for too long."""
+    """Whether the samples prove it; otherwise it is the best explanation."""
 
 
 def proven(moments: Sequence[Moment], phase: JobPhase, world_size: int) -> Hang | None:

@@ -15,11 +15,11 @@ from itertools import combinations
 from statistics import median
 
 POINTS = 60
-"""Of one minute each."""
+"""Maximum number of points, one a minute."""
 REPORT_H = 24.0
 SHOW_H = 7 * 24.0
 LEAST_SHARE = 0.02
-"""Of the limit: less growth within the points is noise."""
+"""Share of the limit; smaller growth within the points is noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class Usage:
     """What the processes of a training use on this machine; None: not readable."""
 
     memory_bytes: int | None = None
-    """Of their own: pages of files that can be dropped do not count."""
+    """Their own memory, without page cache that can be dropped."""
     memory_limit_bytes: int | None = None
     """The lowest limit among the machine and the cgroups."""
     descriptors: int | None = None

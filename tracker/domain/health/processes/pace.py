@@ -18,12 +18,12 @@ KEPT_PAUSES = 50
 KEPT_PHASES = 10
 KEPT_RANKS = 64
 PAUSE = 3.0
-"""Times the usual interval: what is longer was a pause."""
+"""A pause is longer than this many usual intervals."""
 LEAST_TIMES = 10
 LEAST_INTERVALS = 5
-"""With fewer, nothing is usual yet."""
+"""Least number of intervals that show the usual one."""
 HABIT = 1.1
-"""Times the second longest pause: a shorter one recurs, and a look at it would find nothing."""
+"""A look begins after this many times the second longest pause, because shorter pauses recur in healthy runs."""
 
 
 class JobPhase(StrEnum):
@@ -44,7 +44,7 @@ class PauseState(StrEnum):
     LOOKED_AT = "looked at"
     """A look has begun, and has shown nothing yet."""
     REPORTED = "reported"
-    """It is no habit then."""
+    """A pause that was reported becomes no habit."""
 
 
 _SAYS = (
@@ -83,16 +83,16 @@ class HangLimits:
     look_over_s: float = 20.0
     """Time from the first to the last sample of a look."""
     look_factor: float = 3.0
-    """Times the usual interval between logged steps."""
+    """Multiple of the usual interval between logged steps."""
     report_s: float = 300.0
     report_factor: float = 10.0
     pause_factor: float = 1.5
-    """Times the longest pause of this run."""
+    """Multiple of the longest pause of this run."""
     start_s: float = 1800.0
     phase_s: float = 900.0
     """While it saves or evaluates."""
     phase_factor: float = 2.5
-    """Times the longest save or evaluation."""
+    """Multiple of the longest save or evaluation."""
     restart_s: float = 30.0
     """After the end of all ranks, while their launcher lives and may start others."""
 
@@ -115,7 +115,7 @@ class JobPace:
     step_s: float | None = None
     """The same of the newest logged step."""
     is_heard: bool = False
-    """Whether these processes have logged anything: those that print to a terminal only may be well."""
+    """Whether these processes have logged anything; a healthy training may print to a terminal only."""
     pause: PauseState = PauseState.NONE
     intervals_s: tuple[float, ...] = ()
     """Newest times between two logged steps."""
@@ -157,7 +157,7 @@ class JobPace:
             self.job = ()
 
     def skip(self, seconds: float) -> None:
-        """Leave out a time without a watch: the machine slept, or the clock was set."""
+        """Exclude a time that was not watched: the machine slept, or the clock was set."""
         self.progress_s = _later(self.progress_s, seconds)
         self.began_s = _later(self.began_s, seconds)
         self.step_s = _later(self.step_s, seconds)

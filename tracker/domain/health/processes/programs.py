@@ -9,14 +9,14 @@ _TOOLS = frozenset(
     "du vi vim nvim nano emacs code htop top watch git make pip uv tensorboard jupyter-lab jupyter-noteboo "
     "rclone aws s5cmd gsutil hf huggingface-cli tar zip gzip pigz zstd sha256sum md5sum nginx".split()
 )
-"""Programs that name a folder and train nothing."""
+"""Programs that may name the output folder and do not train."""
 _LAUNCHERS = re.compile(
     r"(?:^|/)(?:torchrun|accelerate|deepspeed|srun|mpirun|mpiexec|composer|swift|llamafactory-cli|tune)$"
     r"|^(?:torch\.distributed\.(?:run|launch)|accelerate\.commands\.launch|deepspeed\.launcher\.(?:runner|launch))$"
     r"|/(?:deepspeed/launcher/(?:runner|launch)|accelerate/commands/launch|torch/distributed/run)\.py$"
 )
 _TRAINERS = re.compile(r"(?:^|/)(?:llamafactory-cli|tune)$")
-"""Launchers that train themselves where there is one device."""
+"""Launchers that train in their own process with a single device."""
 _OURS = re.compile(r"(?:^|/)tracker$|^(?:tracker|eval_jobs|dashboards)\.")
 _SERVING = re.compile(
     r"^(?:vllm|sglang|gradio|streamlit|lm_eval|evalscope|lmdeploy|tensorboard|http\.server)(?:\.|$)"

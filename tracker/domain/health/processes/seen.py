@@ -20,10 +20,10 @@ class ProcessState(StrEnum):
     RUNNING = "running"
     SLEEPING = "sleeping"
     BLOCKED = "blocked"
-    """In a call that no signal ends (D), such as one to a file server."""
+    """Uninterruptible sleep (D), such as in a call to a file server."""
     STOPPED = "stopped"
     ZOMBIE = "zombie"
-    """Dead, and its parent does not know."""
+    """Zombie (Z): it has ended, and its parent has not waited for it."""
     GONE = "gone"
     UNKNOWN = "unknown"
 
@@ -34,13 +34,13 @@ class SeenProcess:
 
     id: ProcessId
     parent: int
-    """Its number; 0: none."""
+    """Process ID of the parent; 0: none."""
     name: str
     """Of the thread that began it, as `ps -o comm` prints it."""
     arguments: tuple[str, ...] = ()
     """Empty: not readable."""
     folder: str = ""
-    """In which it works; empty: not readable."""
+    """Working directory; empty: not readable."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Variables of the environment that `NAMES` lists."""
     outputs: tuple[str, ...] = ()

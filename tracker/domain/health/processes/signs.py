@@ -57,7 +57,7 @@ class ProcessSign:
     text: str
     ranks: tuple[int, ...] = ()
     capture: str = ""
-    """States and stacks of all ranks; of bounded length."""
+    """States and stacks of all ranks, of bounded length."""
     is_proven: bool = True
     """As `Hang.is_proven`."""
 
@@ -94,7 +94,7 @@ def sign_of_hang(hang: Hang, pace: JobPace, moments: Sequence[Moment], where: st
 
 
 def sign_of_leak(name: str, trend: Trend, value: float, limit: float) -> ProcessSign | None:
-    """Return that a number grows to its limit: within a day it is worth an alert, within a week it is shown."""
+    """Return the trouble of a number that grows to its limit: an alert within a day, shown within a week."""
     hours = trend.hours_to(limit)
     if hours is None or hours > SHOW_H:
         return None

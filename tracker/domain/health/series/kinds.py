@@ -15,12 +15,12 @@ class NumberKind(StrEnum):
     GRADIENT = "gradient"
     LEARNING_RATE = "learning_rate"
     RATE = "rate"
-    """Work in a second."""
+    """Throughput: work per second."""
     STEP_TIME = "step_time"
     MEMORY = "memory"
     NOT_TRAINING = "not_training"
     UNSTEADY = "unsteady"
-    """May be no number in a healthy run: another time, a spread of one sample, an overflow."""
+    """Names that may be NaN in a healthy run: other times, the spread of one sample, overflows."""
     OTHER = "other"
 
 

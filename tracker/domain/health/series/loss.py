@@ -40,11 +40,11 @@ class SeriesName(StrEnum):
     SPIKE = "spike"
     """The loss rose, and came back or may still do so."""
     DIVERGED = "diverged"
-    """It did not come back."""
+    """The loss rose and did not come back."""
     COLLAPSED = "collapsed"
     """It rose and stands still: the model says the same whatever it is asked."""
     FLAT = "flat"
-    """It has not fallen for long."""
+    """The loss has not fallen for long."""
     NAN = "nan"
     """Another number than the loss is NaN or infinite."""
     GRADIENT = "gradient"
@@ -54,9 +54,9 @@ class SeriesName(StrEnum):
     THROUGHPUT = "throughput"
     """The training is far slower than it was."""
     MEMORY = "memory"
-    """It grows all the time."""
+    """The memory in use grows all the time."""
     BEHIND = "behind"
-    """One rank leaves the others."""
+    """The numbers of one rank leave those of the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +70,13 @@ class SeriesFinding:
     is_alert: bool
     """Whether it is worth an alert; else it is only shown."""
     rank: int | None = None
-    """The one that left the others."""
+    """Rank that left the others; None: the finding is of no single rank."""
     is_numbered: bool = True
     """Whether the log names steps; else they are the numbers of its losses, from 1."""
     onset_step: int
     """First step beyond the limit."""
     found_step: int
-    """Step at which it was certain."""
+    """Step at which the finding became certain."""
     expected: float | None
     """Value before it, or the threshold of a condition; None: there is no such number."""
     worst: float | None

@@ -20,13 +20,13 @@ from tracker.domain.health.series.ranks import RankSeries
 from tracker.domain.records.training import Severity
 
 MOST_NUMBERS = 50
-"""Of one run that are followed: the first ones."""
+"""Maximum number of numbers that are followed in a run: the first ones."""
 CONDITION_HEALTHY = 3
 """Points in a row that end what a user's condition found: a number near a threshold crosses it again and again."""
 SILENT_STEPS = 20
 """Steps that others print, and the followed rank does not, before another one is followed."""
 HIGHEST = 1e100
-"""Beyond it, a number counts as infinite."""
+"""Larger numbers count as infinite."""
 _SPEEDS = (NumberKind.RATE, NumberKind.STEP_TIME)
 _COMPARED = (NumberKind.LOSS, *_SPEEDS)
 _STEADY = (NumberKind.GRADIENT, NumberKind.LEARNING_RATE, NumberKind.OTHER)
@@ -41,7 +41,7 @@ class RunSeries:
     """As in `SeriesFinding`."""
     conditions: tuple[MetricCondition, ...] = ()
     ignores_late: bool = False
-    """Whether rows of earlier steps are those of slow logs, and `begin_branch` says when training goes back."""
+    """Whether rows of earlier steps come from slow logs; then only `begin_branch` marks a restart."""
     _newest: int | None = None
     """Highest step."""
     _rank: int | None = None
