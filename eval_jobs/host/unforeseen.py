@@ -2,6 +2,7 @@
 
 import logging
 import signal
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -14,6 +15,8 @@ Other = TypeVar("Other")
 
 MAX_SKIPPED = 512
 """Calls between two attempts of what is set aside: about one call a second."""
+MAX_SAID = 10
+"""Newest errors of an edge that are not logged again."""
 
 
 def error_text(error: BaseException) -> str:
@@ -33,6 +36,27 @@ def report_unforeseen(log: logging.Logger, what: str, error: BaseException, *, t
     """Log what failed, what happens `then`, and a request to report it; with the traceback if debugging is on."""
     traceback = error if log.isEnabledFor(logging.DEBUG) else None
     log.error("%s: %s (%s); please report this bug", what, error_text(error), then, exc_info=traceback)
+
+
+class Edge:
+    """Work that is done again and again and must go on after an unexpected error. Not thread-safe."""
+
+    def __init__(self, log: logging.Logger, what: str, *, then: str) -> None:
+        """Log errors as `report_unforeseen` does, but equal ones once."""
+        self._log = log
+        self._what = what
+        self._then = then
+        self._said: deque[str] = deque(maxlen=MAX_SAID)
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Log an unexpected error and end the context."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - an edge that must go on
+            if error_text(error) not in self._said:
+                report_unforeseen(self._log, self._what, error, then=self._then)
+                self._said.append(error_text(error))
 
 
 def bug_of(text: str) -> CheckpointError:

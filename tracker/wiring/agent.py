@@ -13,7 +13,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from eval_jobs.host import proc
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.host.memory import give_back
 from eval_jobs.host.secrets import held_secrets, masked
-from eval_jobs.host.unforeseen import error_text, report_unforeseen
+from eval_jobs.host.unforeseen import Edge
 from eval_jobs.ports import Clock
 from eval_jobs.queue.database_sql import Database, open_database
 from tracker.adapters.guarded_command import guarded_runs
@@ -59,7 +59,6 @@ SAVE_S = 5.0
 """Seconds between two savings of points."""
 RETRY_S = 5.0
 TRIM_S = 120.0
-MAX_REPORTED = 10
 
 _SETTINGS = TypeAdapter(AgentSettings)
 
@@ -180,8 +179,7 @@ class _Agent:
     machine: MachineWatch
     watch: JobWatch | None = None
     follower: LogFollower | None = None
-    reported: tuple[str, ...] = ()
-    """Newest unexpected errors, which are logged once."""
+    edge: Edge = field(default_factory=lambda: Edge(log, "cannot watch the processes", then="logs are still read"))
     error_code: str = ""
     """Of the last reading; empty: it succeeded."""
 
@@ -211,12 +209,8 @@ class _Agent:
     def _look(self, watch: JobWatch, follower: LogFollower) -> None:
         """Look at the processes and the machine; an error there must not stop the reading of logs."""
         for look in (partial(watch.look, follower), partial(self._look_at_machine, follower, watch)):
-            try:
+            with self.edge.guarded():
                 look()
-            except Exception as error:  # noqa: BLE001 - see above
-                if error_text(error) not in self.reported:
-                    report_unforeseen(log, "cannot watch the processes", error, then="logs are still read")
-                self.reported = (*self.reported, error_text(error))[-MAX_REPORTED:]
 
     def _look_at_machine(self, follower: LogFollower, watch: JobWatch) -> None:
         self.machine.look(follower, watch.job, self.settings.run)

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Engine, Row, and_, func, select, update
 
 from eval_jobs.errors import TrackerError
-from eval_jobs.host.unforeseen import error_text, report_unforeseen
+from eval_jobs.host.unforeseen import Edge, error_text
 from eval_jobs.ports import Clock
 from eval_jobs.queue.database_sql import belongs_to, transaction
 from tracker.adapters.database.codec import from_json
@@ -41,7 +41,7 @@ class ChannelSender:
         self._link = link
         self._thread: threading.Thread | None = None
         self._damaged = DamagedRows()
-        self._broken = ""
+        self._edge = Edge(log, f"cannot send alerts to channel {channel.name}", then="retrying")
 
     def start(self, now: datetime, first_due_s: float | None) -> None:
         """Send in a background thread if something is due (see `Pace.is_asked`), unless one is still running."""
@@ -69,14 +69,11 @@ class ChannelSender:
                 self._repeat()
 
     def _run_once(self) -> None:
-        try:
-            self.send_due()
-        except TrackerError as error:  # of the database; the watcher uses it too and reports the error
-            log.debug("alerts to %s pending: %s", self._channel.name, error)
-        except Exception as error:  # noqa: BLE001 - an edge that must go on
-            if error_text(error) != self._broken:
-                report_unforeseen(log, f"cannot send alerts to channel {self._channel.name}", error, then="retrying")
-            self._broken = error_text(error)
+        with self._edge.guarded():
+            try:
+                self.send_due()
+            except TrackerError as error:  # of the database; the watcher uses it too and reports the error
+                log.debug("alerts to %s pending: %s", self._channel.name, error)
 
     def _send_news(self) -> None:
         now = self._clock.now()

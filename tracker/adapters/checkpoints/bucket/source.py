@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 
 from eval_jobs.errors import CheckpointIncomplete, ConfigError, StoreError, StoreUnavailable
-from eval_jobs.host.unforeseen import bug_of, error_text, report_unforeseen
+from eval_jobs.host.unforeseen import Edge, bug_of, error_text, report_unforeseen
 from eval_jobs.ports import Clock
 from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.bucket.client import Bucket
@@ -58,6 +58,7 @@ class BucketSource:
         self._gaps: tuple[Gap, ...] = ()
         self._complaints = Complaints()
         self._outage: ConfigError | StoreError | None = None
+        self._edge = Edge(log, f"cannot scan {bucket.location.uri}", then="retrying")
         self._is_behind = True
         """Also True until the first scan has ended."""
         self._thread: threading.Thread | None = None
@@ -125,10 +126,8 @@ class BucketSource:
 
     def _watch(self) -> None:
         while not self._stopped.is_set():
-            try:
+            with self._edge.guarded():
                 self.look(self._clock.now())
-            except Exception as error:  # noqa: BLE001 - the edge of a thread: without it nothing would ever be found again
-                report_unforeseen(log, f"cannot scan {self._bucket.location.uri}", error, then="retrying")
             with self._looking:
                 settles_in_s = self._watchlist.settles_in_s(self._clock.now(), {})
             pause_s = self._options.rescan_s
