@@ -116,9 +116,8 @@ def losses_table(
     for one in incidents:
         is_accepted = one.closed_by is Closing.ACCEPTED
         reason = reasons.get((one.run_id, one.benchmark, one.closed_step or 0), "") if is_accepted else ""
-        own: dict[str, object] = {"run": one.run_id, "closed_by": one.closed_by or "", "reason": reason}
-        if one.benchmark:
-            own["series"] = series_number_of(one, series.get(one.run_id, {}))
+        number = series_number_of(one, series.get(one.run_id, {})) if one.benchmark else None
+        own = {"run": one.run_id, "closed_by": one.closed_by or "", "reason": reason, "series": number}
         rows.append({**dict.fromkeys(LOSSES.names), **_fields_of(one, LOSSES), **_numbers_of(one.drop), **own})
     return _sorted(LOSSES, rows)
 

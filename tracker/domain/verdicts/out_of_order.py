@@ -22,7 +22,7 @@ from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import settings_by_benchmark
 from tracker.domain.verdicts.context import RunContext
 from tracker.domain.verdicts.judge import judge
-from tracker.domain.verdicts.losses.incidents import is_of_series
+from tracker.domain.verdicts.losses.incidents import is_of_series, subject_of
 
 _OVER = (Closing.TRANSIENT, Closing.RECOVERED)
 
@@ -202,7 +202,10 @@ def shows_loss(report: Report) -> bool:
 
 
 def _passed_losses(record: EvalRecord, judging: Judging) -> tuple[Incident, ...]:
-    """Return the losses that `record` would have opened, as later ones end them; () if one of them lasts."""
+    """Return the losses that `record` would have opened, as later ones end them; of those that last, what is known.
+
+    A known loss that lasts began where `record` shows it. () if one lasts that is not known, or if only a part ends.
+    """
     known = judging.run_context.incidents
     opened = judging.knowing((), opens_late=True).judged(record).incidents
     trial = judging.knowing(opened)
@@ -212,7 +215,20 @@ def _passed_losses(record: EvalRecord, judging: Judging) -> tuple[Incident, ...]
     found = tuple(one for one in trial.run_context.incidents if one.key in new)
     if all(one.closed_by in _OVER for one in found):
         return found
-    return ()
+    if any(one.closed_step is not None for one in found):
+        return ()
+    return _begun_earlier(found, known)
+
+
+def _begun_earlier(found: Iterable[Incident], known: Sequence[Incident]) -> tuple[Incident, ...]:
+    """Return the open losses of `known` that began where those in `found` did."""
+    earlier: list[Incident] = []
+    for one in found:
+        for loss in known:
+            is_same = (subject_of(loss), loss.series) == (subject_of(one), one.series)
+            if is_same and loss.closed_step is None and loss.onset_step > one.onset_step:
+                earlier.append(replace(loss, onset_step=one.onset_step))
+    return tuple(earlier)
 
 
 def _shows(report: Report, incident: Incident) -> bool:

@@ -19,6 +19,7 @@ from tests.unit.tracker.app.courses import FOUND, Course, courses
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tests.unit.tracker.domain.judging import NOW
 from tests.unit.tracker.domain.making import record_of, suite_of
+from tracker.api.formats.arrow import batch_of
 from tracker.app.commands.accept import accept
 from tracker.app.review import recall, review
 from tracker.app.steps.best_of_run import newest_scores
@@ -36,6 +37,7 @@ from tracker.domain.records.types import IS_BACK, WORSE, Report, Verdict
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import series_keys
 from tracker.domain.scores.series_changes import series_numbers
+from tracker.domain.tables.catalog import LOSSES
 from tracker.domain.tables.recorded import losses_table
 from tracker.domain.tracking.batch import tracking_batch
 
@@ -129,6 +131,7 @@ def test_every_reader_has_the_same_numbers_about_a_loss(course: Course) -> None:
         check_published(told)
         check_accepted(told)
         check_ends(told)
+        check_exported(told)
 
 
 # --- private
@@ -203,6 +206,14 @@ def check_ends(told: Told) -> None:
         if one.closed_by in (Closing.RECOVERED, Closing.TRANSIENT) and one.measure is Measure.SCORE:
             ended.add((one.closed_step or 0, one.benchmark, one.subset))
     assert shown == ended, "ends"
+
+
+def check_exported(told: Told) -> None:
+    incidents = told.fakes.history.incidents(RUN)
+    rows = losses_table(incidents, (), {RUN: told.series()})
+    batch = batch_of(LOSSES, rows)
+    is_pooled = [name == "" for name in batch.column("benchmark").to_pylist()]
+    assert [number is None for number in batch.column("series").to_pylist()] == is_pooled, "export"
 
 
 def check_table(told: Told, incident: Incident, drop: Drop) -> None:
@@ -342,6 +353,22 @@ def test_a_checkpoint_between_baseline_and_onset_that_comes_late_is_the_baseline
     assert list(dict.fromkeys(baselines)) == [(200,), (300,), (400,)]
     told_of = [(one.evidence.baseline_steps, one.is_correction) for one in told.fakes.alerting.alerts if one.evidence]
     assert told_of == [((200,), False), ((300,), True), ((400,), True)]
+
+
+def test_a_loss_whose_first_checkpoint_comes_late_begins_there() -> None:
+    levels = {"b0": (*(0.95,) * 6, *(0.3,) * 3), "b1": (0.9,) * 9}
+    told = Told(Course(levels=levels, late=(0,) * 6 + (3, 0, 0), longer=(False,) * 9, seed=0))
+    onsets = []
+    for _ in told.arrivals():
+        check_alerts(told)
+        check_ends(told)
+        onsets += [(one.onset_step, one.closed_step) for one in told.fakes.history.incidents(RUN) if one.benchmark]
+    assert onsets[-1] == (700, None)
+    assert {onset for onset, _ in onsets} == {800, 700}
+    corrected = [alert for alert in told.fakes.alerting.alerts if alert.is_correction]
+    assert [alert.evidence.onset_step for alert in corrected if alert.evidence is not None][-1] == 700
+    for report in told.fakes.history.reports(RUN):
+        assert {one.lost_since for one in report.verdicts} <= {None, 700}, report.step
 
 
 def test_a_broken_checkpoint_that_comes_late_is_over_and_counts_in_no_baseline() -> None:
