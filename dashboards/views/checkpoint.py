@@ -112,7 +112,7 @@ def build_checkpoint_view(data: CheckpointData) -> CheckpointView:
         scores=tuple(_rows(data, found)),
         before_step=None if data.before is None else data.before.plan.checkpoint.step,
         conclusions=ConclusionsView(
-            findings=finding_rows(view),
+            findings=finding_rows(view, own.conclusions.incidents),
             incidents=loss_rows(own.conclusions),
             evidence=evidence(view, found, own.repetitions),
             noise=noise_views(view),

@@ -1,6 +1,6 @@
 """Verdicts on a page: evidence for the newest ones, findings besides the scores, incidents. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dashboards.data.run import Conclusions
@@ -11,9 +11,9 @@ from tracker.domain.overview.run import URGENCY, Overview
 from tracker.domain.records.alerts import subject_text
 from tracker.domain.records.display import change_interval_text, count_text, one_line, signed_text
 from tracker.domain.records.loss_text import end_text, loss_subject, loss_text
-from tracker.domain.records.losses import Acceptance, Closing, Incident
+from tracker.domain.records.losses import Acceptance, Closing, Incident, Measure
 from tracker.domain.records.reason_text import reason_text
-from tracker.domain.records.types import Verdict, VerdictWord
+from tracker.domain.records.types import WORSE, Verdict, VerdictWord
 from tracker.domain.scores.series_changes import series_numbers
 from tracker.domain.scores.suspicion import word_of_loss
 
@@ -69,14 +69,21 @@ def log_rows(events: Sequence[RunEvent]) -> tuple[tuple[str, str, str, str], ...
     return tuple(rows)
 
 
-def finding_rows(view: Overview) -> tuple[FindingRow, ...]:
-    """Return the newest finding on each subject: highest step first, then most urgent first."""
+def finding_rows(view: Overview, incidents: Iterable[Incident] = ()) -> tuple[FindingRow, ...]:
+    """Return the newest finding on each subject: highest step first, then most urgent first.
+
+    One of `incidents` that is over says so, also where no later checkpoint has a finding on its subject.
+    """
+    over = {}
+    for one in incidents:
+        if one.closed_step is not None:
+            over[one.benchmark, one.subset, one.measure, one.onset_step] = one
     by_subject: dict[str, list[tuple[int, Verdict]]] = {}
     for step, found in view.findings:
         name = one_line(subject_text(found.benchmark, found.subset, found.measure))
         by_subject.setdefault(name, []).append((step, found))
     ranked = sorted(by_subject.items(), key=lambda item: _rank(*item[1][-1]))
-    return tuple(_finding(name, found) for name, found in ranked)
+    return tuple(_finding(name, found, over) for name, found in ranked)
 
 
 def loss_rows(known: Conclusions) -> tuple[LossRow, ...]:
@@ -99,14 +106,22 @@ def _rank(step: int, verdict: Verdict) -> tuple[int, int]:
     return -step, URGENCY.index(verdict.word)
 
 
-def _finding(name: str, found: list[tuple[int, Verdict]]) -> FindingRow:
+def _finding(
+    name: str, found: list[tuple[int, Verdict]], over: Mapping[tuple[str, str, Measure, int], Incident]
+) -> FindingRow:
     step, verdict = found[-1]
+    onset, lost_since = onset_text(verdict), verdict.lost_since
+    ended = None
+    if lost_since is not None:
+        ended = over.get((verdict.benchmark, verdict.subset, verdict.measure, lost_since))
+    if ended is not None and verdict.word in WORSE:
+        onset = f"{onset}: {end_text(ended)}"
     return FindingRow(
         step=step,
         times=f"at {count_text(len(dict(found)), 'checkpoint')}",
         subject=name,
         word=verdict.word,
-        onset=onset_text(verdict),
+        onset=onset,
         reason=one_line(reason_text(verdict)),
         proof=_proof_of_loss(verdict),
     )

@@ -107,7 +107,7 @@ def build_view(data: RunData, pages: Mapping[int, str] = MappingProxyType({})) -
         ),
         table=tables.verdict_table(view, found, pages),
         conclusions=ConclusionsView(
-            findings=finding_rows(view),
+            findings=finding_rows(view, known.incidents),
             incidents=loss_rows(known),
             evidence=evidence(view, found, data.repetitions),
             noise=noise_views(view),

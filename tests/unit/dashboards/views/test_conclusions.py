@@ -10,7 +10,7 @@ from tests.records import forgetting_run
 from tracker.domain.alerts.rules import CHECKPOINT
 from tracker.domain.overview.run import overview
 from tracker.domain.records.alerts import Alert
-from tracker.domain.records.losses import Acceptance, Closing, Incident
+from tracker.domain.records.losses import Acceptance, Closing, Incident, Measure
 from tracker.domain.scores.series_changes import SeriesChange
 
 RUN = judged_run()
@@ -91,6 +91,15 @@ def test_each_subject_has_one_row_with_its_newest_finding() -> None:
     ]
     change = "0.25 at steps 410 to 500 (peak) -> 0.36 (mean of the newest 4)"
     assert rows[1].reason == f"share of the token limit {change}"
+
+
+def test_a_finding_whose_loss_is_over_says_so_although_no_later_checkpoint_has_one() -> None:
+    ends = []
+    for one in RUN.incidents:
+        if one.measure is Measure.OUTPUT_LENGTH:
+            ends.append(replace(one, closed_step=1100, closed_by=Closing.TRANSIENT))
+    (row,) = [one for one in finding_rows(overview(RUN.reports), ends) if "length" in one.subject]
+    assert row.onset == "lost since step 700: one checkpoint only, back at step 1100"
 
 
 def test_a_finding_has_the_comparison_that_decided() -> None:
