@@ -114,7 +114,7 @@ VERDICTS = TableDefinition(
         optional_count("n_common", "Samples with a score on both sides."),
         optional_count("n_lost", "Samples that were answered correctly before and no longer are."),
         optional_count("n_gained", "The reverse."),
-        optional_count("lost_since", "First step of the loss that is open here."),
+        optional_count("lost_since", "First step of the loss that is open or ends here."),
         text("reason", "The verdict in one sentence."),
         moment("judged_at", "Time of the verdict."),
         _PLAN,

@@ -231,7 +231,7 @@ def _table(alerts: Sequence[Alert]) -> Table:
     table.add_column("run", overflow="fold")
     table.add_column("step", justify="right", no_wrap=True)
     table.add_column("what", no_wrap=True)
-    table.add_column("message", overflow="fold", ratio=1)
+    table.add_column("message as sent", overflow="fold", ratio=1)
     for alert in alerts:
         table.add_row(
             f"{alert.raised_at.astimezone(UTC):%Y-%m-%d %H:%M}",
