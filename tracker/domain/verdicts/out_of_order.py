@@ -209,7 +209,8 @@ def _passed_losses(record: EvalRecord, judging: Judging) -> tuple[Incident, ...]
     known = judging.run_context.incidents
     opened = judging.knowing((), opens_late=True).judged(record).incidents
     trial = judging.knowing(opened)
-    for one in overtaken_by(record, judging.run_context.records, known):
+    later = overtaken_by(record, judging.run_context.records, known)
+    for one in later:
         trial = trial.knowing(trial.judged(one).incidents)
     new = {incident.key for incident in opened} - {incident.key for incident in known}
     found = tuple(one for one in trial.run_context.incidents if one.key in new)
@@ -217,7 +218,9 @@ def _passed_losses(record: EvalRecord, judging: Judging) -> tuple[Incident, ...]
         return found
     if any(one.closed_step is not None for one in found):
         return ()
-    return _begun_earlier(found, known)
+    # One that the newest checkpoint opens begins where its own verdict says.
+    newest = later[-1].plan.checkpoint.step
+    return _begun_earlier(found, [one for one in known if one.opened_step < newest])
 
 
 def _begun_earlier(found: Iterable[Incident], known: Sequence[Incident]) -> tuple[Incident, ...]:
