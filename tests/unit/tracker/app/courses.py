@@ -138,20 +138,7 @@ _LASTS_IN_PART = Course(
 )
 """Of what a late checkpoint shows, a part lasts."""
 
-_OPENED_BY_THE_NEWEST = Course(
-    levels={
-        "b0": (0.0, 0.0, 0.6, 0.0, 0.0, 0.0, 0.0),
-        "b2": (0.0, 0.0, 0.35, 0.0, 0.0, 0.0, 0.0),
-        "b1": (0.6, 0.95, 0.95, 0.65, 0.65, 0.65, 0.0),
-    },
-    late=(*(0,) * 5, 2, 0),
-    longer=(False,) * 7,
-    seed=190,
-)
-"""What the newest checkpoint opened, it opens again where its own verdict says."""
-
 FOUND = (
-    _OPENED_BY_THE_NEWEST,
     _LASTS_IN_PART,
     _CORRECTED_AND_BACK,
     _BACK_FOR_ONE_CHECKPOINT,
