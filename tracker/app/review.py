@@ -19,7 +19,6 @@ from tracker.domain.records.alerts import Alert
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.display import ONCE
 from tracker.domain.records.loss_text import open_losses
-from tracker.domain.records.losses import Incident
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.tracking import IncidentKind
 from tracker.domain.records.types import Report
@@ -207,14 +206,12 @@ def _judged_again(
             found.append(_with_pending(world, report, cause))
         return found
 
-    reports, context = judged(run_context), run_context
+    reports = judged(run_context)
     settings = [settings_by_benchmark(one) for one, _ in known]
-    corrected: list[Incident] = []
-    while found := out_of_order.withdrawn(context.incidents, reports, settings):
-        corrected += found  # without these, others may not be shown any more
-        context = replace(context, incidents=out_of_order.with_changes(context.incidents, found))
-        reports = judged(context)
+    corrected = out_of_order.withdrawn(run_context.incidents, reports, settings)
     if corrected:
+        incidents = out_of_order.with_changes(run_context.incidents, corrected)
+        reports = judged(replace(run_context, incidents=incidents))
         reports[-1] = replace(reports[-1], incidents=(*reports[-1].incidents, *corrected))
     return reports
 
