@@ -202,7 +202,6 @@ def _judged_again(
         for one, old in known:
             report = out_of_order.rejudged(old, judge(one, scores, context, world.policy, now=cause.at))
             context = replace(context, incidents=out_of_order.with_changes(context.incidents, report.incidents))
-            context = replace(context, incidents=out_of_order.with_changes(context.incidents, report.incidents))
             found.append(_with_pending(world, report, cause))
         return found
 

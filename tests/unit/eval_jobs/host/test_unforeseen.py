@@ -1,4 +1,4 @@
-"""What goes on after an unexpected error."""
+"""A loop that continues after unexpected errors."""
 
 import logging
 
