@@ -75,8 +75,9 @@ OF_CHANGED_SETTINGS = (
 )
 """Nor these: app/test_readiness.py, app/test_settings_change.py and tests/e2e/test_changed_settings.py have them."""
 OF_CORRECTIONS = (
-    "incidents = out_of_order.with_changes(run_context.incidents, corrected)",
-    "reports = judged(replace(run_context, incidents=incidents))",
+    "corrected += gone",
+    "context = replace(context, incidents=out_of_order.with_changes(context.incidents, changes))",
+    "reports = judged(context)",
     "reports[-1] = replace(reports[-1], incidents=(*reports[-1].incidents, *corrected))",
 )
 """Nor these: app/test_order.py and domain/verdicts/test_out_of_order.py have them."""

@@ -19,6 +19,7 @@ from tracker.domain.records.alerts import Alert
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.display import ONCE
 from tracker.domain.records.loss_text import open_losses
+from tracker.domain.records.losses import Incident
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.tracking import IncidentKind
 from tracker.domain.records.types import Report
@@ -198,19 +199,26 @@ def _judged_again(
     scores = world.history.scores(cause.run_id)
 
     def judged(context: RunContext) -> list[Report]:
+        judging = out_of_order.Judging(scores=scores, run_context=context, policy=world.policy, now=cause.at)
         found = []
         for one, old in known:
-            report = out_of_order.rejudged(old, judge(one, scores, context, world.policy, now=cause.at))
-            context = replace(context, incidents=out_of_order.with_changes(context.incidents, report.incidents))
+            report = out_of_order.rejudged(old, judging.judged(one))
+            judging = judging.knowing(report.incidents)
             found.append(_with_pending(world, report, cause))
         return found
 
-    reports = judged(run_context)
+    reports, context = judged(run_context), run_context
     settings = [settings_by_benchmark(one) for one, _ in known]
-    corrected = out_of_order.withdrawn(run_context.incidents, reports, settings)
+    corrected: list[Incident] = []
+    for _ in known:  # without these, and with other onsets, the verdicts may be other ones
+        gone = out_of_order.withdrawn(context.incidents, reports, settings)
+        changes = (*out_of_order.moved(context.incidents, reports), *gone)
+        if not changes:
+            break
+        corrected += gone
+        context = replace(context, incidents=out_of_order.with_changes(context.incidents, changes))
+        reports = judged(context)
     if corrected:
-        incidents = out_of_order.with_changes(run_context.incidents, corrected)
-        reports = judged(replace(run_context, incidents=incidents))
         reports[-1] = replace(reports[-1], incidents=(*reports[-1].incidents, *corrected))
     return reports
 

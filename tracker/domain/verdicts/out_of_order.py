@@ -22,7 +22,7 @@ from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import settings_by_benchmark
 from tracker.domain.verdicts.context import RunContext
 from tracker.domain.verdicts.judge import judge
-from tracker.domain.verdicts.losses.incidents import is_of_series
+from tracker.domain.verdicts.losses.incidents import is_of_series, subject_of
 
 _OVER = (Closing.TRANSIENT, Closing.RECOVERED)
 
@@ -106,6 +106,13 @@ def rejudged(before: Report, after: Report) -> Report:
     missing = {v.benchmark: v for v in before.verdicts if v.word is VerdictWord.MISSING}
     verdicts = tuple(missing.get(v.benchmark, v) for v in after.verdicts)
     return replace(after, verdicts=verdicts, latency=before.latency)
+
+
+def moved(incidents: Iterable[Incident], reports: Sequence[Report]) -> tuple[Incident, ...]:
+    """Return the losses in recomputed `reports` whose first checkpoint is another one than in `incidents`."""
+    onsets = {one.key: one.onset_step for one in incidents}
+    present = {one.key: one for report in reports for one in report.incidents}
+    return tuple(one for key, one in present.items() if onsets.get(key, one.onset_step) != one.onset_step)
 
 
 def withdrawn(
@@ -202,17 +209,36 @@ def shows_loss(report: Report) -> bool:
 
 
 def _passed_losses(record: EvalRecord, judging: Judging) -> tuple[Incident, ...]:
-    """Return the losses that `record` would have opened, as later ones end them; () if one of them lasts."""
+    """Return the losses that `record` would have opened, as later ones end them; of those that last, what is known.
+
+    A known loss that lasts began where `record` shows it. () if one lasts that is not known, or if only a part ends.
+    """
     known = judging.run_context.incidents
     opened = judging.knowing((), opens_late=True).judged(record).incidents
     trial = judging.knowing(opened)
-    for one in overtaken_by(record, judging.run_context.records, known):
+    later = overtaken_by(record, judging.run_context.records, known)
+    for one in later:
         trial = trial.knowing(trial.judged(one).incidents)
     new = {incident.key for incident in opened} - {incident.key for incident in known}
     found = tuple(one for one in trial.run_context.incidents if one.key in new)
     if all(one.closed_by in _OVER for one in found):
         return found
-    return ()
+    if any(one.closed_step is not None for one in found):
+        return ()
+    # One that the newest checkpoint opens begins where its own verdict says.
+    newest = later[-1].plan.checkpoint.step
+    return _begun_earlier(found, [one for one in known if one.opened_step < newest])
+
+
+def _begun_earlier(found: Iterable[Incident], known: Sequence[Incident]) -> tuple[Incident, ...]:
+    """Return the open losses of `known` that began where those in `found` did."""
+    earlier: list[Incident] = []
+    for one in found:
+        for loss in known:
+            is_same = (subject_of(loss), loss.series) == (subject_of(one), one.series)
+            if is_same and loss.closed_step is None and loss.onset_step > one.onset_step:
+                earlier.append(replace(loss, onset_step=one.onset_step))
+    return tuple(earlier)
 
 
 def _shows(report: Report, incident: Incident) -> bool:

@@ -138,7 +138,51 @@ _LASTS_IN_PART = Course(
 )
 """Of what a late checkpoint shows, a part lasts."""
 
+_OPENED_BY_THE_NEWEST = Course(
+    levels={
+        "b0": (0.0, 0.0, 0.6, 0.0, 0.0, 0.0, 0.0),
+        "b2": (0.0, 0.0, 0.35, 0.0, 0.0, 0.0, 0.0),
+        "b1": (0.6, 0.95, 0.95, 0.65, 0.65, 0.65, 0.0),
+    },
+    late=(*(0,) * 5, 2, 0),
+    longer=(False,) * 7,
+    seed=190,
+)
+"""What the newest checkpoint opened, it opens again where its own verdict says."""
+_CORRECTED_ONE_AFTER_THE_OTHER = Course(
+    levels={
+        "b0": (0.0,) * 7,
+        "b1": (*(0.6,) * 5, 0.0, 0.3),
+        "b2": (0.0, 0.6, 0.1, 0.1, 0.1, 0.3, 0.3),
+    },
+    late=(0, 0, 0, 4, 0, 2, 0),
+    longer=(False,) * 7,
+    seed=244,
+)
+"""Without the loss that is corrected first, another one is not shown any more."""
+_RECOVERED_BEFORE_IT_WAS_ACCEPTED = Course(
+    levels={"b0": (0.0,) * 9, "b1": (*(0.9,) * 4, 0.0, 0.0, 0.95, 0.95, 0.0), "b2": (0.0,) * 9},
+    late=(0,) * 9,
+    longer=(*(False,) * 6, True, True, False),
+    accepted=(10,),
+    again=(0, 1, 2, 7),
+    seed=0,
+)
+"""A result that comes late shows that an accepted loss was over before."""
+_BEGINS_LATER_THAN_IT_DID = Course(
+    levels={"b0": (0.0,) * 8, "b2": (0.65, 0.65, 0.65, 0.9, 0.9, 0.6, 0.6, 0.0), "b1": (0.0,) * 8},
+    late=(0,) * 8,
+    longer=(*(False,) * 6, True, True),
+    again=(3, 0),
+    seed=332,
+)
+"""With one result more, the loss begins at a later checkpoint, and the one before it names none."""
+
 FOUND = (
+    _BEGINS_LATER_THAN_IT_DID,
+    _RECOVERED_BEFORE_IT_WAS_ACCEPTED,
+    _CORRECTED_ONE_AFTER_THE_OTHER,
+    _OPENED_BY_THE_NEWEST,
     _LASTS_IN_PART,
     _CORRECTED_AND_BACK,
     _BACK_FOR_ONE_CHECKPOINT,

@@ -16,6 +16,22 @@ def test_a_checkpoint_between_baseline_and_onset_that_comes_late_is_the_baseline
     assert told_of == [((200,), False), ((300,), True), ((400,), True)]
 
 
+def test_a_loss_whose_first_checkpoint_comes_late_begins_there() -> None:
+    levels = {"b0": (*(0.95,) * 6, *(0.3,) * 3), "b1": (0.9,) * 9}
+    told = Told(Course(levels=levels, late=(0,) * 6 + (3, 0, 0), longer=(False,) * 9, seed=0))
+    onsets = []
+    for _ in told.arrivals():
+        check_alerts(told)
+        check_ends(told)
+        onsets += [(one.onset_step, one.closed_step) for one in told.fakes.history.incidents(RUN) if one.benchmark]
+    assert onsets[-1] == (700, None)
+    assert {onset for onset, _ in onsets} == {800, 700}
+    corrected = [alert for alert in told.fakes.alerting.alerts if alert.is_correction]
+    assert [alert.evidence.onset_step for alert in corrected if alert.evidence is not None][-1] == 700
+    for report in told.fakes.history.reports(RUN):
+        assert {one.lost_since for one in report.verdicts} <= {None, 700}, report.step
+
+
 def test_a_broken_checkpoint_that_comes_late_is_over_and_counts_in_no_baseline() -> None:
     levels = dict.fromkeys(("b0", "b1", "b2"), (*(0.9,) * 3, 0.0, *(0.9,) * 4))
     told = Told(Course(levels=levels, late=(0, 0, 0, 4, 0, 0, 0, 0), longer=(False,) * 8, seed=0))
