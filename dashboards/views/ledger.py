@@ -11,7 +11,6 @@ from tracker.domain.forgetting.wording import (
     chance_text,
     newest_text,
     notes,
-    share_text,
     transfer_sentences,
 )
 from tracker.domain.records import display
@@ -124,7 +123,7 @@ def _levels(found: Forgetting) -> dict[str, str]:
         "change": display.signed_text(-found.forgetting),
         "interval": f"{display.signed_text(-found.ci_high)} to {display.signed_text(-found.ci_low)}",
         "p": display.p_text(found.p_value),
-        "kept": display.NOTHING if found.retention is None else share_text(found.retention),
+        "kept": display.NOTHING if found.retention is None else display.percent_text(found.retention),
         "lowest": f"{display.signed_text(-found.dip.depth)} at {found.dip.step}" if fell else display.NOTHING,
         "lowest_by_chance": f"{display.signed_text(-found.dip.by_chance)} by chance" if fell else "",
         "raw": display.signed_text(-found.raw),

@@ -16,6 +16,7 @@ from tracker.domain.records.display import (
     change_interval_text,
     count_text,
     one_line,
+    percent_text,
     score_text,
     signed_text,
     span_text,
@@ -65,7 +66,7 @@ def _cells(row: LedgerRow) -> tuple[Text | str, ...]:
         span_text((found.peak.first_step, found.peak.last_step)).replace(" to ", "-"),
         score_text(found.last.mean),
         Text(_change_text(found), "red" if found.ci_low > 0 else ""),
-        NOTHING if found.retention is None else wording.share_text(found.retention),
+        NOTHING if found.retention is None else percent_text(found.retention),
         *_flow_cells(row),
     )
 

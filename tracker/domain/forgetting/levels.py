@@ -118,8 +118,8 @@ class Forgetting:
     samples: int
     """Number of samples that F is computed on."""
     retention: float | None
-    """Share kept of what was learned: (last - f0) / (peak - f0), with f0 the score of guessing if known, else the
-    first block. None if the peak is less than 2 points above f0, or not significantly (p < .01)."""
+    """Share kept of what was learned, from 0 to 1: (last - f0) / (peak - f0), with f0 the score of guessing if known,
+    else the first block. None if the peak is less than 2 points above f0, or not significantly (p < .01)."""
     relative: float | None
     """F / mean(peak): the share lost of all that was right. None if nothing was lost."""
     dip: Dip
@@ -187,17 +187,17 @@ def expected_largest(count: int) -> float:
 def retention_of(
     unit: LedgerSubject, best: IntArray, first: IntArray, *, lost: float, selected_from: int = 1
 ) -> float | None:
-    """Return 1 - lost / (best - floor): the floor is the score of guessing if known, else that of the rows `first`.
+    """Return 1 - lost / (best - floor), from 0 to 1.
 
-    None if `best`, the best of `selected_from`, is less than 2 points above the floor, or not significantly, or if the
-    first rows are the best ones.
+    The floor is the score of guessing if known, else that of the rows `first`. None if `best`, the best of
+    `selected_from`, is less than 2 points above the floor, or not significantly, or if `first` is the best.
     """
     rise = unit.above_chance(best)
     if rise is None and first[0] != best[0]:
         rise = unit.compare(best, first)
     if rise is None or not is_learned(rise, selected_from):
         return None
-    return 1 - lost / rise.delta
+    return min(max(1 - lost / rise.delta, 0.0), 1.0)
 
 
 def _uncertainty(unit: LedgerSubject, test: PooledTest, blocks: Blocks) -> tuple[float, float, float, float]:

@@ -56,8 +56,8 @@ class Since:
     """95 % interval of the change."""
     ci_high: float
     retention: float | None
-    """(last - floor) / (reference - floor): the floor is the score of guessing if known, else the first measurement.
-    None if the reference is not above the floor, or is the first measurement."""
+    """(last - floor) / (reference - floor), from 0 to 1: the floor is the score of guessing if known, else the first
+    measurement. None if the reference is not above the floor, or is the first measurement."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,11 +36,6 @@ def window_text(window: Window) -> str:
     return f"{mostly}correct at {before} and {mostly}incorrect at {after}"
 
 
-def share_text(retention: float) -> str:
-    """Return a retention as a percentage from 0 to 100."""
-    return percent_text(min(max(retention, 0.0), 1.0))
-
-
 def newest_text(row: LedgerRow) -> str:
     """Return `81 now`, the samples lost at the newest checkpoint alone; empty if unknown."""
     if row.newest is None:
@@ -120,7 +115,7 @@ def _of_phase(phase: str | None, transfer: BackwardTransfer) -> str:
 def _retained(transfer: BackwardTransfer) -> str:
     if transfer.retention is None:
         return ""
-    return f"; {share_text(transfer.retention)} retained"
+    return f"; {percent_text(transfer.retention)} retained"
 
 
 def _change(transfer: BackwardTransfer) -> str:

@@ -6,7 +6,7 @@ EQUIVALENT, SUSPECT, INCONCLUSIVE. The tests are in `regression`, the rules in `
 lasts is opened by the newest checkpoint, which has more evidence.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -37,7 +37,7 @@ from tracker.domain.verdicts.losses.incidents import subject_of
 from tracker.domain.verdicts.rewind import branches_known, context_of, rewound
 from tracker.domain.verdicts.screening import sum_of_known
 from tracker.domain.verdicts.suite import Alone, are_newest, judge_end, judge_suite, word_of_ended_loss
-from tracker.domain.verdicts.tested import Tested, TestedSuite, remeasured, tested_at
+from tracker.domain.verdicts.tested import Tested, TestedSuite, leaving, remeasured, tested_at
 
 
 def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy: Policy, *, now: datetime) -> Report:
@@ -49,6 +49,8 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
     context = context_of(record, scores, run_context, policy)
     context = replace(context, dips=dips_of(context))
     context, tested, suite = tested_at(context)
+    if lasting := _lasting(context, tested):
+        context, tested, suite = leaving(context, suite, lasting)
     candidates = {name: one.candidate for name, one in tested.items()}
     learned = {name: one.candidate for name, one in tested.items() if not one.never_learned}
     judged_by_name = {name: _with_scores(context, one) for name, one in tested.items()}
@@ -77,6 +79,16 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
         created_at=now,
         rules_version=RULES_VERSION,
     )
+
+
+def _lasting(context: JudgingContext, tested: Mapping[str, Tested]) -> tuple[Incident, ...]:
+    """Return the benchmarks' own losses that would end with that of the suite, but are still shown."""
+    found: list[Incident] = []
+    for ended in context.ended:
+        one = tested.get(ended.benchmark)
+        if one is not None and not ended.subset and _with_scores(context, one).verdict.word in WORSE:
+            found.append(ended)
+    return tuple(found)
 
 
 def _rewound(record: EvalRecord, run_context: RunContext, changes: Sequence[Incident]) -> Iterator[Incident]:
@@ -155,7 +167,8 @@ def _of_suite(context: JudgingContext, suite: TestedSuite, benchmarks: Iterable[
     ended = next((e for e in context.ended if subject_of(e) == context.suite), None)
     if ended is not None:
         changes = are_newest(suite.parts) or context.may_change(ended)
-        yield judge_end(ended, suite.parts, changes=changes)
+        worse = {one.verdict.benchmark for one in benchmarks if one.verdict.word in WORSE}
+        yield judge_end(ended, suite.parts, worse, changes=changes)
         return
     judged = judge_suite(context, suite.parts, suite.known, _alone(context, benchmarks))
     if judged is not None:

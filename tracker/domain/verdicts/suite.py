@@ -89,9 +89,13 @@ def are_newest(parts: Iterable[Part]) -> bool:
     return all(part.is_newest for part in parts)
 
 
-def judge_end(ended: Incident, parts: Sequence[Part], *, changes: bool) -> Judged:
-    """Return the verdict on a loss of the suite that ends at the candidate; `changes`: that changes the incident."""
-    reason = Together(falls=_falls(parts, ended), compared=len(parts), steps=_lost_steps(parts, ended))
+def judge_end(ended: Incident, parts: Sequence[Part], worse: Collection[str], *, changes: bool) -> Judged:
+    """Return the verdict on a loss of the suite that ends at the candidate; `changes`: that changes the incident.
+
+    `worse` are the benchmarks whose own losses last.
+    """
+    falls = tuple(fall for fall in _falls(parts, ended) if fall.benchmark not in worse)
+    reason = Together(falls=falls, compared=len(parts), steps=_lost_steps(parts, ended))
     return Judged(verdict=_verdict(word_of_ended_loss(ended), reason, ended), change=ended if changes else None)
 
 

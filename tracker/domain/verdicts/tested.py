@@ -1,6 +1,6 @@
 """The tests of one checkpoint: of each benchmark, and what all of them together are tested on. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tracker.domain.records.losses import Closing, Incident, Measure
@@ -47,6 +47,15 @@ def tested_at(context: JudgingContext) -> tuple[JudgingContext, dict[str, Tested
             if is_over(trial, known, suite.parts):
                 return trial, tested, suite
     tested, suite = _tested_on(context, known)
+    return context, tested, suite
+
+
+def leaving(
+    context: JudgingContext, suite: TestedSuite, lasting: Collection[Incident]
+) -> tuple[JudgingContext, dict[str, Tested], TestedSuite]:
+    """Return the tests if the suite's loss is over, and `lasting`, which would end with it, are not."""
+    context = replace(context, ended=tuple(one for one in context.ended if one not in lasting))
+    tested, suite = _tested_on(context, suite.known)
     return context, tested, suite
 
 

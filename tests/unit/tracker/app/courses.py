@@ -178,7 +178,16 @@ _BEGINS_LATER_THAN_IT_DID = Course(
 )
 """With one result more, the loss begins at a later checkpoint, and the one before it names none."""
 
+_LASTS_ALONE = Course(
+    levels={"b0": (0.1, 0.0, 0.35, 0.0), "b1": (0.1, 0.0, 0.0, 0.0), "b2": (0.35, 0.0, 0.0, 0.0)},
+    late=(0,) * 4,
+    longer=(False,) * 4,
+    seed=0,
+)
+"""The loss of all benchmarks together ends, and that of one of them lasts."""
+
 FOUND = (
+    _LASTS_ALONE,
     _BEGINS_LATER_THAN_IT_DID,
     _RECOVERED_BEFORE_IT_WAS_ACCEPTED,
     _CORRECTED_ONE_AFTER_THE_OTHER,
