@@ -193,6 +193,8 @@ def _note(standing: Standing, verdicts: Mapping[int, Verdict]) -> str:
         return f"screened on {part.asked} of {part.asked + part.left_out} samples"
     if drop := newest.open_drop:
         return f"was {score_text(drop.before)} at {drop_baseline_text(drop)}"
+    if standing.is_accepted:
+        return "first since its level was accepted"
     before = _whole_scores(verdicts, standing.step)
     doubted = decisive_comparison(newest) if newest.word in _DOUBTED else None
     if doubted is None:
