@@ -195,13 +195,16 @@ def _note(standing: Standing, verdicts: Mapping[int, Verdict]) -> str:
         return f"was {score_text(drop.before)} at {drop_baseline_text(drop)}"
     if standing.is_accepted:
         return "first since its level was accepted"
-    before = _whole_scores(verdicts, standing.step)
+    return _compared(newest, verdicts, standing.step)
+
+
+def _compared(newest: Verdict, verdicts: Mapping[int, Verdict], step: int) -> str:
+    before = _whole_scores(verdicts, step)
     doubted = decisive_comparison(newest) if newest.word in _DOUBTED else None
-    if doubted is None:
-        return _was(before, sorted(before)[:1], standing.step)
-    if doubted.baseline is Baseline.PINNED:
+    if doubted is not None and doubted.baseline is Baseline.PINNED:
         return f"vs. {one_line(baseline_text(doubted.baseline, doubted.baseline_steps))}"
-    return _was(before, doubted.baseline_steps, standing.step)
+    compared = sorted(before)[:1] if doubted is None else doubted.baseline_steps
+    return _was(before, compared, step)
 
 
 def _was(scores: Mapping[int, float], wanted: Sequence[int], step: int) -> str:

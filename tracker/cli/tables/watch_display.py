@@ -24,7 +24,7 @@ from tracker.domain.log.events import event_text
 from tracker.domain.overview.ending import Ending
 from tracker.domain.overview.run import skipped_text
 from tracker.domain.records.calibration import Calibration
-from tracker.domain.records.display import ONCE, count_text, duration_text, names_text, one_line
+from tracker.domain.records.display import ONCE, count_text, duration_text, names_text, one_line, pending_text
 from tracker.domain.records.types import Report
 
 log = logging.getLogger(__name__)
@@ -143,10 +143,7 @@ class WatchDisplay:
         running = [one.plan.checkpoint for one in state.running]
         open_steps.update(one.step for one in running if one.run_id == report.run_id)
         if earlier := sorted(step for step in open_steps if step < report.step):
-            which = (
-                f"step {earlier[0]}" if len(earlier) == 1 else f"{len(earlier)} earlier steps, from {earlier[0]} on,"
-            )
-            self.event("", f"provisional: {which} not evaluated yet")
+            self.event("", f"provisional: {pending_text(earlier)}")
 
     def _found(self, passed: Tick) -> None:
         for checkpoint in passed.checkpoints:

@@ -14,7 +14,14 @@ from datetime import UTC
 from eval_jobs.identity import content_hash
 from eval_jobs.limits import cut
 from tracker.domain.records.alerts import Alert, AlertEvidence, AlertKind, AlertMessage, AlertState, alert_subject_text
-from tracker.domain.records.display import count_text, names_text, one_line, score_text, signed_text, steps_text
+from tracker.domain.records.display import (
+    count_text,
+    one_line,
+    pending_text,
+    score_text,
+    signed_text,
+    steps_text,
+)
 
 MAX_NAME_CHARS = 80
 MAX_SENTENCE_CHARS = 600
@@ -205,8 +212,8 @@ _HEADLINES: dict[AlertKind, tuple[str, str]] = {
 def _facts(alert: Alert, evidence: AlertEvidence) -> Iterator[tuple[str, str]]:
     yield from _facts_of_change(evidence)
     if evidence.pending_steps:
-        steps = names_text([f"step {step}" for step in evidence.pending_steps])
-        yield "provisional", f"{steps} not evaluated yet; a correction or an end follows if the verdict changes"
+        pending = pending_text(evidence.pending_steps)
+        yield "provisional", f"{pending}; a correction or an end follows if the verdict changes"
     yield from _facts_of_training(evidence)
     is_firing = alert.state is AlertState.FIRING
     yield ("since" if is_firing else "resolved at"), f"{alert.raised_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

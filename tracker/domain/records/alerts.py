@@ -99,7 +99,7 @@ class AlertEvidence:
     onset_step: int | None = None
     """First step of a loss."""
     pending_steps: tuple[int, ...] = ()
-    """Earlier checkpoints that were not evaluated yet: the alert is provisional."""
+    """Earlier checkpoints whose results are pending: the alert is provisional."""
     n_common: int = 0
     """Samples scored on both sides, or requests timed on both."""
     n_lost: int = 0

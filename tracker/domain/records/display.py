@@ -83,6 +83,11 @@ def steps_text(steps: Sequence[int]) -> str:
     return f"steps {span_text(steps)}"
 
 
+def pending_text(steps: Sequence[int]) -> str:
+    """Return `results of steps 100 to 600 are pending`; `steps` ascend, and may have earlier results."""
+    return f"results of {steps_text(steps)} are pending"
+
+
 def p_text(p: float) -> str:
     """Return a p-value or a level with two significant digits, or `< 1e-12`: smaller values do not matter."""
     if p < 1e-12:

@@ -282,7 +282,7 @@ class Report:
     noise: NoiseOfRun | None = None
     """None with too few checkpoints, and in reports that do not say."""
     pending_steps: tuple[int, ...] = ()
-    """Earlier checkpoints that were not evaluated yet: with them, the verdicts may change."""
+    """Earlier checkpoints whose results are pending: with them, the verdicts may change."""
     created_at: datetime
     rules_version: int = 1
     """`RULES_VERSION` of the program that decided; 1 in reports that do not say."""

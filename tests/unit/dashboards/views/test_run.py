@@ -22,6 +22,7 @@ from tracker.domain.health.run_log import RunLog
 from tracker.domain.health.run_state import RunState, StreamState
 from tracker.domain.health.stored import progress_of
 from tracker.domain.records.policy import Phase
+from tracker.domain.records.reasons import NothingEarlier
 from tracker.domain.records.types import Baseline, CurvePoint, VerdictWord
 
 NO_BEST = "no best checkpoint: none without a loss has a score for every benchmark"
@@ -87,6 +88,8 @@ def test_a_tile_says_what_the_newest_score_is_held_against() -> None:
     assert block.note == "was 0.793 at steps 400 to 600"
     pinned = tile(comparisons=tuple(replace(c, baseline=Baseline.PINNED) for c in comparisons))
     assert pinned.note == "vs. pinned, step 600"
+    accepted = tile(word=VerdictWord.FIRST, reason=NothingEarlier(accepted_step=900), comparisons=())
+    assert accepted.note == "first since its level was accepted"
 
 
 @pytest.mark.parametrize("word", [VerdictWord.FORGOTTEN, VerdictWord.INCONCLUSIVE])

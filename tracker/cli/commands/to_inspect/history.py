@@ -16,7 +16,7 @@ from tracker.cli.tables.report_json import HistoryDocument, report_document
 from tracker.domain.alerts.training import incident_text, state_text
 from tracker.domain.calibration.repetition_text import repetitions_text
 from tracker.domain.overview.run import newest_of_reports, open_gaps
-from tracker.domain.records.display import one_line, steps_text
+from tracker.domain.records.display import one_line, pending_text
 from tracker.domain.records.types import RULES_VERSION, Gap, Report
 from tracker.domain.scores.series_changes import change_lines
 from tracker.ports import MeasurementStore, RunHistory
@@ -75,7 +75,7 @@ def _show_run(console: Console, project: Project, name: str, *, last: int) -> No
         console.print(Text(text, style="dim"))
     pending = project.queue.open_steps(name, sweeps=False)
     if earlier := sorted(step for step in pending if step < max((one.step for one in outlines), default=0)):
-        text = f"provisional: {steps_text(earlier)} not evaluated yet, which may change later verdicts"
+        text = f"provisional: {pending_text(earlier)}, which may change later verdicts"
         console.print(Text(text, style="dim"))
 
 

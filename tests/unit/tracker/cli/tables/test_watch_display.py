@@ -134,7 +134,7 @@ def test_a_verdict_is_provisional_while_an_earlier_step_is_open_and_its_change_i
     display.show(judged, QueueState(waiting=(late, other), counts={"waiting": 2}))
     assert "provisional" not in stream.getvalue()
     display.show(judged, QueueState(waiting=(late, early), counts={"waiting": 2}))
-    assert f"provisional: step {step - 100} not evaluated yet" in stream.getvalue()
+    assert f"provisional: results of step {step - 100} are pending" in stream.getvalue()
     display.show(replace(NOTHING, changes=(change,)), QueueState())
     assert f"changed step {step}  sums: suspect → equivalent (step 100 was evaluated)" in stream.getvalue()
 
