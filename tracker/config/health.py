@@ -24,9 +24,9 @@ from pydantic import (
 
 from tracker.config.reading import checked, read_text
 from tracker.config.section import Section, anchored, checked_with
-from tracker.domain.health.line_rules import NAN, LineRule
 from tracker.domain.health.logs.user_formats import LogFormat
 from tracker.domain.health.processes.pace import HangLimits
+from tracker.domain.health.rules.lines import NAN, LineRule
 from tracker.domain.health.series.conditions import MetricCondition
 from tracker.domain.records.training import Severity, TroubleClass
 

@@ -43,11 +43,11 @@ from tracker.app.health.follow import LogFollower, Reading, cursors_of
 from tracker.app.health.job_watch import JobWatch, Surroundings
 from tracker.app.health.machine_watch import MachineWatch
 from tracker.app.health.settings import AgentSettings
-from tracker.domain.health.code_rules import CodeRules
 from tracker.domain.health.guarded import exit_of
 from tracker.domain.health.logs.masking import without_keys
 from tracker.domain.health.logs.streams import training_folder
 from tracker.domain.health.processes.jobs import Places
+from tracker.domain.health.rules.code import CodeRules
 
 log = logging.getLogger(__name__)
 

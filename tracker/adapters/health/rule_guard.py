@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tracker.domain.health.line_rules import LineRule, rule_fits
+from tracker.domain.health.rules.lines import LineRule, rule_fits
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from eval_jobs.errors import ConfigError, TrackerError
 from eval_jobs.host.plugins import Found, PluginKind, find_plugin
 from tracker.adapters.health.rule_guard import TooSlow, limited_cpu
-from tracker.domain.health.code_rules import CodeRule, ReadLine, RuleFinding
+from tracker.domain.health.rules.code import CodeRule, ReadLine, RuleFinding
 
 log = logging.getLogger(__name__)
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from eval_jobs.ports import Clock
-from tracker.domain.health.code_rules import CodeRules
-from tracker.domain.health.line_rules import Fits, LineRule, rule_fits
 from tracker.domain.health.logs.cursor import Cursor, LogPiece
 from tracker.domain.health.logs.masking import without_keys
 from tracker.domain.health.logs.row_reader import RowReader
 from tracker.domain.health.logs.streams import Stream
 from tracker.domain.health.logs.user_formats import LogFormat
+from tracker.domain.health.rules.code import CodeRules
+from tracker.domain.health.rules.lines import Fits, LineRule, rule_fits
 from tracker.domain.health.run_log import RunLog
 from tracker.domain.health.run_state import RunState, StreamState
 from tracker.domain.health.series.conditions import MetricCondition

@@ -3,9 +3,9 @@
 import re
 from dataclasses import dataclass, field
 
-from tracker.domain.health.line_rules import LineRule
 from tracker.domain.health.logs.user_formats import LogFormat
 from tracker.domain.health.processes.pace import HangLimits
+from tracker.domain.health.rules.lines import LineRule
 from tracker.domain.health.series.conditions import MetricCondition
 
 

@@ -16,10 +16,18 @@ from datetime import datetime
 from itertools import islice
 
 from tracker.domain.health.branches import goes_back, is_after_incident, remember
-from tracker.domain.health.code_rules import CodeRules, ReadLine, hit_of_finding, read_line
 from tracker.domain.health.episodes import Episode, begun
 from tracker.domain.health.hints import OOM, incident_in
-from tracker.domain.health.line_rules import (
+from tracker.domain.health.logs.masking import without_keys
+from tracker.domain.health.logs.progress_bars import MARK
+from tracker.domain.health.logs.ranks import printed_rank
+from tracker.domain.health.logs.step_lines import StepRow
+from tracker.domain.health.logs.streams import NEVER, Stream
+from tracker.domain.health.logs.text import RawLine
+from tracker.domain.health.processes.pace import JobPhase, phase_of_line
+from tracker.domain.health.processes.signs import ProcessSign, incident_of_sign
+from tracker.domain.health.rules.code import CodeRules, ReadLine, hit_of_finding, read_line
+from tracker.domain.health.rules.lines import (
     NAN,
     Fits,
     LineHit,
@@ -32,14 +40,6 @@ from tracker.domain.health.line_rules import (
     traceback_hit,
     triggers_of,
 )
-from tracker.domain.health.logs.masking import without_keys
-from tracker.domain.health.logs.progress_bars import MARK
-from tracker.domain.health.logs.ranks import printed_rank
-from tracker.domain.health.logs.step_lines import StepRow
-from tracker.domain.health.logs.streams import NEVER, Stream
-from tracker.domain.health.logs.text import RawLine
-from tracker.domain.health.processes.pace import JobPhase, phase_of_line
-from tracker.domain.health.processes.signs import ProcessSign, incident_of_sign
 from tracker.domain.health.run_state import RunState, StepsRead, StreamState, certain_bar, last_lines_text
 from tracker.domain.health.series.conditions import MetricCondition
 from tracker.domain.health.series.kinds import loss_in

@@ -21,11 +21,11 @@ from tracker.cli.options import FILE
 from tracker.cli.tables.health import log_table
 from tracker.config import load_config
 from tracker.config.health import load_rules
-from tracker.domain.health.line_rules import NAN
 from tracker.domain.health.logs.log_times import LogTimes
 from tracker.domain.health.logs.masking import without_keys
 from tracker.domain.health.processes.pace import HangLimits, replay
 from tracker.domain.health.report import LogReport, log_report
+from tracker.domain.health.rules.lines import NAN
 from tracker.domain.health.run_state import RunState
 from tracker.domain.health.series.loss import SeriesName
 

@@ -16,7 +16,7 @@ from tracker.domain.health.run_state import RunState, StreamState
 from tracker.domain.records.training import Severity
 
 EXPERTS = """
-from tracker.domain.health.code_rules import RuleFinding
+from tracker.domain.health.rules.code import RuleFinding
 
 def idle(lines):
     for line in lines:

@@ -12,9 +12,9 @@ import pytest
 from pydantic import TypeAdapter
 
 from tests.requires import shared_data
-from tracker.domain.health.line_rules import plain_line
 from tracker.domain.health.logs.ranks import printed_rank
 from tracker.domain.health.logs.step_lines import step_row
+from tracker.domain.health.rules.lines import plain_line
 from tracker.domain.health.series.loss import SeriesFinding, SeriesName
 from tracker.domain.health.series.training import RunSeries
 

@@ -9,9 +9,9 @@ yield RuleFinding(line=line, title="An expert gets no tokens", hint="raise the b
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tracker.domain.health.line_rules import LineHit
 from tracker.domain.health.logs.ranks import printed_rank
 from tracker.domain.health.logs.step_lines import StepRow
+from tracker.domain.health.rules.lines import LineHit
 from tracker.domain.records.training import Severity, TroubleClass
 
 

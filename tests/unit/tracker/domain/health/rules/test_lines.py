@@ -8,9 +8,9 @@ import pytest
 
 from tests.requires import shared_data
 from tracker.config.health import load_rules
-from tracker.domain.health.line_rules import LineHit, nan_hit, plain_line, rule_hit
 from tracker.domain.health.logs.ranks import printed_rank
 from tracker.domain.health.logs.step_lines import step_row
+from tracker.domain.health.rules.lines import LineHit, nan_hit, plain_line, rule_hit
 
 RULES = load_rules().lines
 
