@@ -16,7 +16,7 @@ from tracker.domain.records.branches import branches_of
 from tracker.domain.records.losses import Closing, Incident
 from tracker.domain.records.policy import Policy
 from tracker.domain.records.reason_text import reason_text
-from tracker.domain.records.types import WORSE, Report, VerdictWord
+from tracker.domain.records.types import WORSE, Report, Verdict, VerdictWord
 from tracker.domain.regression.blocks import BLOCK
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.series import settings_by_benchmark
@@ -113,6 +113,22 @@ def moved(incidents: Iterable[Incident], reports: Sequence[Report]) -> tuple[Inc
     onsets = {one.key: one.onset_step for one in incidents}
     present = {one.key: one for report in reports for one in report.incidents}
     return tuple(one for key, one in present.items() if onsets.get(key, one.onset_step) != one.onset_step)
+
+
+def settled(report: Report, renewed: Sequence[Report], incidents: Sequence[Incident]) -> Report:
+    """Return the report on a late checkpoint without names of losses that, by the `renewed` ones, begin elsewhere."""
+    gone = moved(incidents, renewed)
+    if not gone:
+        return report
+    known = with_changes(incidents, gone)
+    onsets = {(one.benchmark, one.subset, one.measure, one.onset_step) for one in known}
+
+    def named(verdict: Verdict) -> Verdict:
+        place = (verdict.benchmark, verdict.subset, verdict.measure, verdict.lost_since)
+        return verdict if place in onsets else replace(verdict, lost_since=None)
+
+    verdicts, findings = tuple(map(named, report.verdicts)), tuple(map(named, report.findings))
+    return replace(report, verdicts=verdicts, findings=findings)
 
 
 def withdrawn(

@@ -186,7 +186,16 @@ _LASTS_ALONE = Course(
 )
 """The loss of all benchmarks together ends, and that of one of them lasts."""
 
+_BEGINS_ELSEWHERE_BY_THE_NEWEST = Course(
+    levels={"b1": (*(0.3,) * 3, 0.6, 0.6, *(0.3,) * 3, *(0.0,) * 4), "b0": (0.0,) * 12},
+    late=(*(0,) * 10, 2, 0),
+    longer=(*(False,) * 6, True, True, *(False,) * 4),
+    seed=0,
+)
+"""With a late checkpoint, the newest shows that the loss begins elsewhere: the late one names none."""
+
 FOUND = (
+    _BEGINS_ELSEWHERE_BY_THE_NEWEST,
     _LASTS_ALONE,
     _BEGINS_LATER_THAN_IT_DID,
     _RECOVERED_BEFORE_IT_WAS_ACCEPTED,
