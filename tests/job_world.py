@@ -71,7 +71,7 @@ class World:
         self.lines += 1
         stream = Stream(name="train.log", read_at=self.clock.now())
         self.log.take(RawLine(number=self.lines, text=text), stream, self.stream)
-        self.log.note_lines(stream)
+        self.log.end_piece(stream, self.stream)
 
     def run(self, seconds: float, *, meanwhile: Callable[[int], None] = lambda _: None) -> list[ProcessSign]:
         """Let time pass, one pass a second; return what was reported."""
@@ -79,7 +79,7 @@ class World:
         for second in range(int(seconds)):
             meanwhile(second)
             for sign in self.watch.signs(self.log, self.saved):
-                self.log.take_sign(sign, self.clock.now())
+                self.log.trouble.take_sign(sign, self.clock.now())
                 reported.append(sign)
             self.clock.advance(1.0)
         return reported

@@ -22,7 +22,7 @@ def read_log(lines: Iterable[str], log: RunLog) -> RunLog:
     while part := list(islice(numbered, LINES_AT_ONCE)):
         for number, text in part:
             log.take(RawLine(number=number, text=text), stream, state)
-        log.try_code(stream, state)
+        log.end_piece(stream, state)
     return log
 
 

@@ -262,8 +262,7 @@ def read_piece(piece: LogPiece, run: RunLog, state: StreamState) -> None:
         run.take(line, piece.stream, state)
     for row in piece.rows:
         run.take_row(row, piece.stream, state)
-    run.try_code(piece.stream, state)
-    run.note_lines(piece.stream)
+    run.end_piece(piece.stream, state)
 
 
 def cursors_of(known: ReadSoFar) -> Mapping[str, Cursor]:

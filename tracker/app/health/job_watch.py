@@ -111,7 +111,7 @@ class JobWatch:
         signs = self.signs(run, follower.log.saved_bytes())
         follower.log.follow_outputs(self.job.outputs)
         for sign in signs:
-            run.take_sign(sign, self.clock.now())
+            run.trouble.take_sign(sign, self.clock.now())
         if signs or run.state.pace.state != before:
             follower.touch(run.state.run_id)
         if self.job.ranks:
@@ -162,7 +162,7 @@ class JobWatch:
             self._followed.add(run.state.run_id)
             self._ended_s = None
             if pace.watch((one.id for one in self.job.ranks.values()), now_s, self.places.host):
-                run.end_stop()
+                run.trouble.end_stop()
         if self._saved_bytes is not None and saved_bytes != self._saved_bytes:
             pace.take_sign(now_s, JobPhase.SAVING)
         self._saved_bytes = saved_bytes
@@ -265,7 +265,7 @@ class JobWatch:
         sign = sign_of_end(ending)
         run.state.pace.ended = word_of_end(ending, sign)
         if sign is None:
-            run.end_hang()
+            run.trouble.end_hang()
             return ()
         return (sign,)
 

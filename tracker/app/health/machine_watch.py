@@ -99,7 +99,7 @@ class MachineWatch:
         """End what was measured of a job that has ended."""
         known = tuple(run.state.lasting)
         for key in known:
-            run.end_condition(key, now, IncidentEnd.ENDED)
+            run.trouble.end_condition(key, now, IncidentEnd.ENDED)
         return bool(known)
 
     def _take_messages(self, run: RunLog, now: datetime) -> int:
@@ -167,9 +167,9 @@ class MachineWatch:
         known = {key for key in run.state.lasting if key.startswith(prefix)}
         begun = {key: sign for key, sign in signs.items() if sign is not None and key not in known}
         for key in known - signs.keys():
-            run.end_condition(key, now)
+            run.trouble.end_condition(key, now)
         for key, sign in begun.items():
-            run.begin_condition(key, sign, now)
+            run.trouble.begin_condition(key, sign, now)
         return bool(begun or known - signs.keys())
 
     def _is_due(self, interval_s: float, now: datetime) -> bool:

@@ -74,7 +74,7 @@ class LogReport:
 
 def log_report(path: str, *, lines: int, log: RunLog, pace: Replay | None = None) -> LogReport:
     """Return what was read of a log of so many lines, with those hits that its reader kept."""
-    hits, incidents = log.hits or (), log.incidents()
+    hits, incidents = log.trouble.hits or (), log.incidents()
     ids = dict.fromkeys([*(incident for incident, _ in hits), *(one.id for one in incidents)])
     numbers = {incident: number for number, incident in enumerate(ids, start=1)}
     found = [_hit(line, numbers[incident]) for incident, line in hits]

@@ -100,7 +100,7 @@ def _settings(rules_path: Path | None, config_path: Path | None) -> tuple[Readin
 
 def _report(path: Path, reading: Reading, limits: HangLimits) -> LogReport:
     run, state, times = reading.of(RunState()), reading.of_stream(str(path), None), LogTimes()
-    run.hits, lines = [], 0
+    run.trouble.hits, lines = [], 0
     for piece in log_pieces(path):
         read_piece(piece, run, state)
         for line in piece.lines:

@@ -67,7 +67,7 @@ def test_one_that_fails_or_takes_too_long_is_named_and_stops_no_other(caplog: py
         log = read("fails", "slow", "wrong", "idle")
         place = (Stream(name="events"), StreamState())
         log.take_row(StepRow(step=4, values={"loss": 2.4}), *place)
-        log.try_code(*place)
+        log.end_piece(*place)
     assert len(log.incidents()) == 1
     said = "\n".join(caplog.messages)
     assert "the rule `fails` of acme_rules 1.0 failed: ZeroDivisionError: division by zero" in said

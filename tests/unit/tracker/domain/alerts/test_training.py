@@ -54,7 +54,7 @@ def test_a_cause_that_is_only_likely_is_called_so(says: str, *, is_proven: bool)
     text = "rank 1 is not in the collective"
     sign = ProcessSign(trouble=process_trouble("spinning", "look"), text=text, is_proven=is_proven)
     log = RunLog(rules=load_rules().lines, state=RunState(run_id="run"))
-    log.take_sign(sign, NOW)
+    log.trouble.take_sign(sign, NOW)
     (incident,) = log.incidents()
     assert says in alert_of_incident(incident, SAVED, NOW, lines=5).message
 

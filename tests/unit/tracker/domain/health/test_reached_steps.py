@@ -48,7 +48,7 @@ def test_bars_without_lines_are_the_pace_of_a_training_and_its_progress_after_tr
         stream = Stream(name="train.log", read_at=begin + timedelta(seconds=second), is_history=False)
         log.take(RawLine(number=1, text=text), stream, state)
     assert (log.state.pace.usual_s, log.steps.reached, log.steps.last) == (1.0, 11, None)
-    assert [(one.cause.step, one.ended_step) for one in log.ended.values()] == [(5, 9)]
+    assert [(one.cause.step, one.ended_step) for one in log.trouble.ended.values()] == [(5, 9)]
 
 
 def test_bars_of_one_log_give_the_step_of_losses_in_another() -> None:

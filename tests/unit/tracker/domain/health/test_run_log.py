@@ -117,7 +117,7 @@ def test_what_training_survives_and_later_signals_explain_no_failure() -> None:
     )
     assert found(killed) == [("rank_killed", 2, 1, False)]
     log = read(steps(1), NETWORK)
-    log.take_sign(
+    log.trouble.take_sign(
         ProcessSign(trouble=process_trouble("gone", "look"), text="all ended"), datetime(2026, 1, 1, tzinfo=UTC)
     )
     assert [(one.name, one.is_alert) for one in log.incidents()] == [("gone", True)]
@@ -165,7 +165,7 @@ def test_a_hang_has_the_lines_of_the_rank_that_causes_it_and_the_last_one_of_eac
     hang = ProcessSign(
         trouble=process_trouble("hang", "look"), text="it hangs", ranks=(7,), capture="rank 7 sleeps", is_proven=False
     )
-    log.take_sign(hang, datetime(2026, 1, 1, tzinfo=UTC))
+    log.trouble.take_sign(hang, datetime(2026, 1, 1, tzinfo=UTC))
     (found,) = log.incidents()
     assert found.context[-1] == "opening shard 12"
     assert not found.cause.is_proven
